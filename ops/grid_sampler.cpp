@@ -79,44 +79,97 @@ Value inside(const Value& i, const Dim& n) {
   return emit<Minimum>(above, Value::number(n - Dim(1)));
 }
 
-}  // namespace
+// An image, and where its places are in so many dimensions.
+struct Sampling {
+  Value x, grid;
+  std::vector<Dim> sizes;
+};
 
-void GridSampler2d::compose(ComposeCall& c, const Attr& a) {
-  Value x = floating_operand(c, 0), grid = floating_operand(c, 1);
-  if (x.rank() != 4 || grid.rank() != 4 || !(grid.dims()[3] == Dim(2)))
-    c.fail("'x' is {} and 'grid' is {}; they must be [N, C, H, W] and [N, .., .., 2]",
-           to_string(x.type), to_string(grid.type));
-  same_size(c, x.dims()[0], grid.dims()[0], "'x' and 'grid' are of one batch");
+Sampling sampling_of(ComposeCall& c, const GridSamplerAttr& a, int axes) {
+  Sampling s{floating_operand(c, 0), floating_operand(c, 1), {}};
+  if (s.x.rank() != axes + 2 || s.grid.rank() != axes + 2 || !(s.grid.dims().back() == Dim(axes)))
+    c.fail("'x' is {} and 'grid' is {}; they must be [N, C, {}] and [N, {}{}]", to_string(s.x.type),
+           to_string(s.grid.type),
+           axes == 1   ? "W"
+           : axes == 2 ? "H, W"
+                       : "D, H, W",
+           axes == 1   ? ".., "
+           : axes == 2 ? ".., .., "
+                       : ".., .., .., ",
+           axes);
+  same_size(c, s.x.dims()[0], s.grid.dims()[0], "'x' and 'grid' are of one batch");
   if (a.mode != "nearest" && a.mode != "bilinear" && a.mode != "bicubic")
     c.fail("'mode' is \"{}\"; it must be \"bilinear\", \"nearest\" or \"bicubic\"", a.mode);
   if (a.padding_mode != "zeros" && a.padding_mode != "border" && a.padding_mode != "reflection")
     c.fail("'padding_mode' is \"{}\"; it must be \"zeros\", \"border\" or \"reflection\"",
            a.padding_mode);
-  const Dim height = x.dims()[2], width = x.dims()[3];
-  if (height == Dim(0) || width == Dim(0))
-    c.fail("'x' is {}; an image of nothing has no places", to_string(x.type));
-  // Sixteen bits hold no place between elements.
-  const DType dtype = x.dtype();
-  auto wide = [](const Value& v) { return size_of(v.dtype()) < 4 ? cast(v, DType::f32) : v; };
-  x = wide(x), grid = wide(grid);
-  Line across{width, a.align_corners, a.padding_mode == "zeros", a.padding_mode == "reflection"};
-  Line down = across;
-  down.length = height;
-  auto coordinate = [&](int64_t i) { return select(grid, -1, i); };
-  std::vector<Tap> xs = taps(place(coordinate(0), across), across, a.mode);
-  std::vector<Tap> ys = taps(place(coordinate(1), down), down, a.mode);
-  Value channels_last = permute(x, {0, 2, 3, 1});
-  Value sample = reshape(arange(c.world, x.dims()[0]), {x.dims()[0], 1, 1});
+  s.sizes.assign(s.x.dims().begin() + 2, s.x.dims().end());
+  for (const Dim& n : s.sizes)
+    if (n == Dim(0)) c.fail("'x' is {}; an image of nothing has no places", to_string(s.x.type));
+  return s;
+}
+
+// Adds up what the taps of all dimensions read, the first dimension outermost.
+struct Reader {
+  World& world;
+  const Sampling& s;
+  const std::vector<std::vector<Tap>>& taps;  // by dimension
+  std::vector<Value> operands;                // the image with channels last, the sample, places
   Value sum;
-  for (const Tap& i : ys)
-    for (const Tap& j : xs) {
-      // Places outside are brought to the edge; their weights are 0.
-      Value pixels = emit_all<Index>(
-          c.world, std::array{channels_last, sample, inside(i.at, height), inside(j.at, width)})[0];
-      Value part = pixels * unsqueeze(i.weight * j.weight, -1);
+
+  void read(size_t d, const Value& weight) {
+    if (d == taps.size()) {
+      Value part = emit_all<Index>(world, operands)[0] * unsqueeze(weight, -1);
       sum = sum.defined() ? sum + part : part;
+      return;
     }
-  c.give(permute(cast(sum, dtype), {0, 3, 1, 2}));
+    for (const Tap& t : taps[d]) {
+      // Places outside are brought to the edge; their weights are 0.
+      operands.push_back(inside(t.at, s.sizes[d]));
+      read(d + 1, weight.defined() ? weight * t.weight : t.weight);
+      operands.pop_back();
+    }
+  }
+};
+
+void compose_sampler(ComposeCall& c, const GridSamplerAttr& a, int axes) {
+  Sampling s = sampling_of(c, a, axes);
+  // Sixteen bits hold no place between elements.
+  const DType dtype = s.x.dtype();
+  auto wide = [](const Value& v) { return size_of(v.dtype()) < 4 ? cast(v, DType::f32) : v; };
+  s.x = wide(s.x), s.grid = wide(s.grid);
+  std::vector<std::vector<Tap>> all;
+  for (int d = 0; d < axes; ++d) {
+    const Line line{s.sizes[static_cast<size_t>(d)], a.align_corners, a.padding_mode == "zeros",
+                    a.padding_mode == "reflection"};
+    // The grid has the last dimension's coordinate first.
+    Value coordinate = select(s.grid, -1, int64_t{axes - 1 - d});
+    all.push_back(taps(place(coordinate, line), line, a.mode));
+  }
+  Ints channels_last{0}, channels_first{0, axes + 1};
+  for (int d = 1; d <= axes; ++d) {
+    channels_last.push_back(d + 1);
+    channels_first.push_back(d);
+  }
+  channels_last.push_back(1);
+  Dims each(static_cast<size_t>(axes) + 1, 1);
+  each[0] = s.x.dims()[0];
+  Value sample = reshape(arange(c.world, s.x.dims()[0]), each);
+  Reader reader{c.world, s, all, {permute(s.x, channels_last), sample}, {}};
+  reader.read(0, {});
+  c.give(permute(cast(reader.sum, dtype), channels_first));
+}
+
+}  // namespace
+
+void GridSampler2d::compose(ComposeCall& c, const Attr& a) { compose_sampler(c, a, 2); }
+
+void GridSampler::compose(ComposeCall& c, const Attr& a) {
+  const int axes = c.x().rank() - 2;
+  if (axes < 1 || axes > 3)
+    c.fail("'x' is {}; it must be [N, C, W], [N, C, H, W] or [N, C, D, H, W]",
+           to_string(c.x().type));
+  compose_sampler(c, a, axes);
 }
 
 }  // namespace gradus::ops

@@ -62,21 +62,35 @@ void constant_of_shape(Call& c) {
   c.results().back()->narrow = narrow_type_of(c, "value");
 }
 
-// As many as data say.
+// Places beyond 2048 are no 16-bit floats: those are made of wider ones.
+DType dtype_of_places(Call& c) {
+  const DType dtype = c.dtype();
+  return is_floating(dtype) && size_of(dtype) == 2 ? c.dtype("stash_type", 1) : dtype;
+}
+
+// As many as data say: (limit - start) / delta, rounded up.
 void range_by_data(Call& c) {
-  const int64_t delta = c.integer(2, "delta");
-  if (delta != 1 && delta != -1) c.unsupported("a Range by data in steps of {}", delta);
-  const Value start = ops::reshape(c.x(0), {}), limit = ops::reshape(c.x(1), {});
-  const Value n =
-      ops::binary("maximum", delta > 0 ? limit - start : start - limit, num(int64_t{0}));
+  const DType dtype = c.dtype();
+  const DType wide = is_floating(dtype) ? dtype_of_places(c) : DType::i64;
+  auto number = [&](size_t i) { return cast(ops::reshape(c.x(i), {}), wide); };
+  const Value start = number(0), limit = number(1), delta = number(2);
+  Value n;
+  if (is_floating(dtype)) {
+    n = cast(ops::unary("ceil", (limit - start) / delta), DType::i64);
+  } else {
+    n = -ops::binary("floor_divide", start - limit, delta);
+  }
+  n = ops::binary("maximum", n, num(int64_t{0}));
   const Value i = emit_all(c.world(), "range", {&n, 1}, count_of(c))[0];
-  c.give((delta > 0 ? i : -i) + start);
+  c.give(cast(cast(i, wide) * delta + start, dtype));
 }
 
 void range(Call& c) {
   DType dtype = c.dtype();
-  if (dtype == DType::i64 && !c.importer().known(*c.item(1)).defined() && !c.item(1)->as_sizes())
-    return range_by_data(c);
+  bool by_data = false;
+  for (size_t i = 0; i < 3; ++i)
+    by_data |= !c.importer().known(*c.item(i)).defined() && !c.item(i)->as_sizes();
+  if (by_data) return range_by_data(c);
   if (!is_floating(dtype) && c.item(2)->as_sizes()) {
     Dims start = c.sizes(0, "start"), limit = c.sizes(1, "limit");
     int64_t delta = c.integer(2, "delta");
@@ -91,8 +105,7 @@ void range(Call& c) {
   double start = c.number(0, "start"), limit = c.number(1, "limit"), delta = c.number(2, "delta");
   double n = std::ceil((limit - start) / delta);
   if (!(std::abs(n) < 1e15)) c.fail("it would have {} elements", n);
-  // Places beyond 2048 are no 16-bit floats: those are made of wider ones.
-  DType wide = is_floating(dtype) && size_of(dtype) == 2 ? c.dtype("stash_type", 1) : dtype;
+  const DType wide = dtype_of_places(c);
   Value i = cast(arange(c.world(), static_cast<int64_t>(std::max(n, 0.0))), wide);
   c.give(cast(i * delta + start, dtype));
 }

@@ -236,6 +236,32 @@ void branch_by_data(Call& c) {
   for (Value& v : emit_loop(c, if_operator(), attributes, operands)) c.give(std::move(v));
 }
 
+std::vector<Value> scan_over(
+    Call& c, std::span<const Value> carries, const Value& sequence, bool backwards,
+    const std::function<std::vector<Value>(std::span<const Value>)>& step) {
+  Importer& importer = c.importer();
+  LoopForm loop;
+  loop.carries = static_cast<int64_t>(carries.size());
+  loop.sequences = 1;
+  loop.reverse = backwards;
+  std::vector<Value> operands(carries.begin(), carries.end()), in;
+  operands.push_back(sequence);
+  std::vector<ir::ValueId> inputs;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    ir::Type type = operands[i].type;
+    if (i == carries.size()) type.dims.erase(type.dims.begin());
+    in.push_back(region_input(importer, std::move(type), ""));
+    inputs.push_back(ir::GraphWorld::id_of(in.back()));
+  }
+  const Region body = record_region(importer, std::move(inputs), [&] { return step(in); });
+  append_values(c, body.captured, operands);
+  const auto found =
+      emit_loop(c, scan_operator(),
+                scan_attributes(loop, graph_of(importer, body, body.captured, std::string(c.op()))),
+                operands);
+  return {found.begin(), found.end()};
+}
+
 void scan_by_steps(Call& c, const ScanForm& form) {
   Importer& importer = c.importer();
   const auto& graph = c.graph("body");

@@ -1,6 +1,8 @@
 // If, Loop and Scan as branches and loops of the program.
 #pragma once
 
+#include <functional>
+
 #include "io/onnx/call.h"
 
 namespace gradus::onnx {
@@ -19,5 +21,13 @@ struct ScanForm {
   std::vector<bool> in_backwards, out_backwards;
 };
 void scan_by_steps(Call& c, const ScanForm& form);
+
+// A loop over the first dimension of a sequence, of what a rule emits for one step.
+// Given   what the loop carries, and `step` from the carries and one element to the next carries
+//         and what the step gives
+// Result  the last carries, and what the steps give, along a new first dimension
+std::vector<Value> scan_over(Call& c, std::span<const Value> carries, const Value& sequence,
+                             bool backwards,
+                             const std::function<std::vector<Value>(std::span<const Value>)>& step);
 
 }  // namespace gradus::onnx

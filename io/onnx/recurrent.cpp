@@ -1,5 +1,5 @@
-// RNN, GRU and LSTM, one step after the other: the number of steps has to be known.
-#include "io/onnx/call.h"
+// RNN, GRU and LSTM, one step after the other, or as a loop where the number of steps has a name.
+#include "io/onnx/loops.h"
 
 namespace gradus::onnx {
 
@@ -7,7 +7,7 @@ using namespace ops;
 
 namespace {
 
-// All are nodes of the program.
+// Steps whose number is known are nodes of the program.
 constexpr int64_t most_steps = 10'000;
 
 struct Activation {
@@ -157,10 +157,53 @@ struct Passed {
   States last;
 };
 
+// One step, which leaves the elements of a batch as they are that are shorter.
+struct Advanced {
+  States next;
+  Value y;
+};
+struct Stepper {
+  const Layer& l;
+  const Kind& kind;
+  Value lengths;  // [batch, 1], or undefined
+
+  Advanced advance(const Value& x, const States& s, const Value& t) const {
+    States next = kind.step(l, x, s);
+    Value y = next.h;
+    if (lengths.defined()) {
+      Value runs = gt(lengths, t);
+      y = where(runs, next.h, num(0.0));
+      next.h = where(runs, next.h, s.h);
+      if (s.c.defined()) next.c = where(runs, next.c, s.c);
+    }
+    return {next, y};
+  }
+};
+
+// A number of steps that has a name: a loop of the program.
+Passed looped(const Stepper& stepper, const Value& inputs, const States& s, bool backwards) {
+  Call& c = stepper.l.c;
+  const bool cell = s.c.defined();
+  std::vector<Value> carries{s.h};
+  if (cell) carries.push_back(s.c);
+  // The number of the step.
+  Value first = full(c.world(), {}, 0, DType::i64);
+  carries.push_back(backwards ? first + Value::number(inputs.dims()[0] - Dim(1)) : first);
+  const auto found = scan_over(c, carries, inputs, backwards, [&](std::span<const Value> in) {
+    const Value &x = in.back(), t = in[carries.size() - 1];
+    const Advanced a = stepper.advance(x, {in[0], cell ? in[1] : Value()}, t);
+    std::vector<Value> out{a.next.h};
+    if (cell) out.push_back(a.next.c);
+    out.push_back(t + num(int64_t{backwards ? -1 : 1}));
+    out.push_back(a.y);
+    return out;
+  });
+  return {found.back(), {found[0], cell ? found[1] : Value()}};
+}
+
 Passed pass(Call& c, const Kind& kind, const Value& x, int64_t d, int64_t directions,
             bool backwards) {
   Layer l = layer_of(c, kind, d, directions);
-  int64_t steps = x.dims()[0].value();
   Dims shape{x.dims()[1], l.hidden};
   bool cell = kind.gates == 4;
   auto initial = [&](size_t i) {
@@ -172,20 +215,14 @@ Passed pass(Call& c, const Kind& kind, const Value& x, int64_t d, int64_t direct
   States s{initial(5), cell ? initial(6) : Value()};
   Value inputs = projected(c, l, x, d);
   Value lengths = c.given(4) ? unsqueeze(c.x(4), 1) : Value();
+  if (!x.dims()[0].constant()) return looped({l, kind, lengths}, inputs, s, backwards);
+  const int64_t steps = x.dims()[0].value();
   std::vector<Value> all(static_cast<size_t>(steps));
   for (int64_t k = 0; k < steps; ++k) {
     int64_t t = backwards ? steps - 1 - k : k;
-    Value now = select(inputs, 0, t);
-    States next = kind.step(l, now, s);
-    Value y = next.h;
-    if (lengths.defined()) {
-      Value runs = gt(lengths, num(t));
-      y = where(runs, next.h, num(0.0));
-      next.h = where(runs, next.h, s.h);
-      if (cell) next.c = where(runs, next.c, s.c);
-    }
-    all[static_cast<size_t>(t)] = unsqueeze(y, 0);
-    s = next;
+    const Advanced a = Stepper{l, kind, lengths}.advance(select(inputs, 0, t), s, num(t));
+    all[static_cast<size_t>(t)] = unsqueeze(a.y, 0);
+    s = a.next;
   }
   return {cat(all, 0), s};
 }
@@ -195,10 +232,10 @@ void run(Call& c, const Kind& kind) {
   Value x = c.x();
   if (x.rank() != 3) c.fail("it wants [steps, batch, input]");
   if (batch_first) x = transpose(x, 0, 1);
-  if (!x.dims()[0].constant()) c.unsupported("{} over a number of steps that has a name", c.op());
-  if (x.dims()[0].value() == 0) c.fail("it has no steps");
-  if (x.dims()[0].value() > most_steps)
-    c.unsupported("{} of more than {} steps", c.op(), most_steps);
+  if (const auto steps = x.dims()[0].constant()) {
+    if (*steps == 0) c.fail("it has no steps");
+    if (*steps > most_steps) c.unsupported("{} of more than {} steps", c.op(), most_steps);
+  }
   std::string direction = c.attribute("direction", "forward");
   int64_t directions = direction == "bidirectional" ? 2 : 1;
   if (directions == 1 && direction != "forward" && direction != "reverse")

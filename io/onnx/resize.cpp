@@ -1,9 +1,10 @@
-// Resize and Upsample: along each axis, sums of few elements with weights that are known now.
+// Resize and Upsample: along each axis, sums of few elements, with weights from the sizes.
 #include <algorithm>
 #include <cmath>
 
 #include "io/onnx/call.h"
 #include "io/onnx/model.h"
+#include "kernels/evaluate.h"
 
 namespace gradus::onnx {
 
@@ -19,108 +20,128 @@ struct Resizing {
 
 // One axis: sizes, and how far apart the elements lie.
 struct Axis {
-  int64_t in, out;
-  double scale, start = 0, end = 1;
-  // As ONNX's reference has it, `resized` is in * scale where scales are given, not what is left of
-  // that as a whole number.
-  double resized;
+  Dim in, out;
+  std::optional<double> scale;  // where it is known
+  // As ONNX's reference has it, the length that places count in is in * scale where scales are
+  // given, not what is left of that as a whole number.
+  bool by_scale;
+  double start = 0, end = 1;
+
+  bool is_known() const { return in.is_constant() && out.is_constant(); }
 };
 
-// The place in x of element i of the result.
-double place(const Resizing& r, const Axis& a, int64_t i) {
-  double at = static_cast<double>(i), last = static_cast<double>(a.in) - 1;
-  if (r.transform == "align_corners") return a.resized == 1 ? 0 : at * last / (a.resized - 1);
-  if (r.transform == "asymmetric") return at / a.scale;
-  if (r.transform == "tf_half_pixel_for_nn") return (at + 0.5) / a.scale;
-  if (r.transform == "pytorch_half_pixel" && a.out == 1) return 0;
-  if (r.transform == "half_pixel_symmetric") {
-    // What is cut off of the result is missing on both sides.
-    double whole = static_cast<double>(a.out) / a.resized;
-    return static_cast<double>(a.in) / 2 * (1 - whole) + (at + 0.5) / a.scale - 0.5;
-  }
+// Numbers, as f64[].
+Value number(World& w, double v) { return full(w, {}, v, DType::f64); }
+Value number(World& w, const Dim& n) {
+  if (n.is_constant()) return number(w, static_cast<double>(n.value()));
+  return number(w, 0.0) + Value::number(n);
+}
+
+// The places in x of the elements of the result.
+Value places(World& w, const Resizing& r, const Axis& a) {
+  const Value at = cast(arange(w, a.out), DType::f64), none = zeros_like(at);
+  const Value in = number(w, a.in), out = number(w, a.out), last = in - 1.0;
+  const Value scale = a.scale ? number(w, *a.scale) : out / in;
+  const Value resized = a.by_scale ? in * *a.scale : out;
+  const Value half = (at + 0.5) / scale - 0.5, is_one = eq(out, num(1.0));
+  if (r.transform == "align_corners")
+    return where(eq(resized, num(1.0)), none, at * last / (resized - 1.0));
+  if (r.transform == "asymmetric") return at / scale;
+  if (r.transform == "tf_half_pixel_for_nn") return (at + 0.5) / scale;
+  if (r.transform == "pytorch_half_pixel") return where(is_one, none, half);
+  // What is cut off of the result is missing on both sides.
+  if (r.transform == "half_pixel_symmetric") return in / 2.0 * (1.0 - out / resized) + half;
   if (r.transform == "tf_crop_and_resize") {
-    if (a.out == 1) return 0.5 * (a.start + a.end) * last;
-    return a.start * last + at * (a.end - a.start) * last / (a.resized - 1);
+    const Value middle = last * (0.5 * (a.start + a.end));
+    const Value each = last * (a.end - a.start) / (resized - 1.0);
+    return where(is_one, none + middle, at * each + last * a.start);
   }
-  return (at + 0.5) / a.scale - 0.5;
+  return half;
 }
 
-// Elements of x near a place, and their weights.
+// Keys' cubic at distances of 0 to 2; nothing beyond.
+Value cubic_weight(double a, const Value& d) {
+  const Value near = (d * (a + 2) - (a + 3)) * d * d + 1.0;
+  const Value far = ((d * a - 5 * a) * d + 8 * a) * d - 4 * a;
+  return where(le(d, num(1.0)), near, where(lt(d, num(2.0)), far, num(0.0)));
+}
+
+// How many elements of x an element of the result follows from. Where it is smaller, it is a mean
+// of as many as lie there.
+int64_t taps_at_each(const Resizing& r, const Axis& a) {
+  if (r.mode == "nearest") return 1;
+  const double scale = r.antialias ? std::min(*a.scale, 1.0) : 1;
+  return 2 * static_cast<int64_t>(std::ceil((r.mode == "cubic" ? 2 : 1) / scale));
+}
+
+// The first of them, and the weights, [elements, taps].
 struct Taps {
-  int64_t first;
-  std::vector<double> weights;
+  Value first, weights;
 };
-// Keys' cubic at a distance.
-double cubic_weight(double a, double d) {
-  d = std::abs(d);
-  if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
-  return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
-}
 
-// Where the result is smaller, an element of it is a mean of as many as lie there.
-Taps smoothed_taps_at(const Resizing& r, double x, double scale) {
-  scale = std::min(scale, 1.0);
-  const bool cubic = r.mode == "cubic";
-  const auto reach = static_cast<int64_t>(std::ceil((cubic ? 2 : 1) / scale));
-  double floor = std::floor(x), t = x - floor, total = 0;
-  Taps taps{static_cast<int64_t>(floor) - reach + 1, {}};
-  for (int64_t k = 1 - reach; k <= reach; ++k) {
-    double d = (static_cast<double>(k) - t) * scale;
-    taps.weights.push_back(cubic ? cubic_weight(r.cubic, d) : std::max(0.0, 1 - std::abs(d)));
-    total += taps.weights.back();
-  }
-  for (double& w : taps.weights) w /= total;
-  return taps;
-}
-
-Taps taps_at(const Resizing& r, double x, double scale) {
-  if (r.antialias) return smoothed_taps_at(r, x, scale);
-  double floor = std::floor(x), t = x - floor;
-  auto first = static_cast<int64_t>(floor);
+Taps taps_of(World& w, const Resizing& r, const Axis& a) {
+  const Value x = places(w, r, a), floor = unary("floor", x), t = x - floor;
+  const Value first = cast(floor, DType::i64);
   if (r.mode == "nearest") {
-    int64_t up = t > 0 ? 1 : 0;
-    if (r.nearest == "floor") up = 0;
-    if (r.nearest == "round_prefer_floor") up = t > 0.5 ? 1 : 0;
-    if (r.nearest == "round_prefer_ceil") up = t >= 0.5 ? 1 : 0;
-    return {first + up, {1}};
+    Value up = gt(t, num(0.0));
+    if (r.nearest == "floor") up = lt(t, num(0.0));
+    if (r.nearest == "round_prefer_floor") up = gt(t, num(0.5));
+    if (r.nearest == "round_prefer_ceil") up = ge(t, num(0.5));
+    return {first + cast(up, DType::i64), unsqueeze(ones_like(t), 1)};
   }
-  if (r.mode == "linear") return {first, {1 - t, t}};
-  // Keys' cubic: of |d| <= 1, and of 1 < |d| < 2.
-  auto near = [&](double d) { return ((r.cubic + 2) * d - (r.cubic + 3)) * d * d + 1; };
-  auto far = [&](double d) {
-    return ((r.cubic * d - 5 * r.cubic) * d + 8 * r.cubic) * d - 4 * r.cubic;
-  };
-  return {first - 1, {far(1 + t), near(t), near(1 - t), far(2 - t)}};
+  const int64_t count = taps_at_each(r, a), before = count / 2 - 1;
+  const Value tap = cast(arange(w, count), DType::f64) - static_cast<double>(before);
+  const double narrowing = r.antialias ? std::min(*a.scale, 1.0) : 1;
+  const Value d = unary("abs", tap - unsqueeze(t, 1)) * narrowing;
+  Value weights =
+      r.mode == "cubic" ? cubic_weight(r.cubic, d) : binary("maximum", 1.0 - d, num(0.0));
+  if (r.antialias) weights = weights / sum(weights, {1}, true);
+  return {first - num(before), weights};
 }
 
-// y[i] = sum over k of x[index_k[i]] weight_k[i] along the axis.
+// Calls `make` with the program's world, or where sizes are known with one that computes at once,
+// and gives what it makes as a value of the program.
+template <class Make>
+std::vector<Value> settled(Call& c, const Axis& a, Make make) {
+  if (!a.is_known()) return make(c.world());
+  EagerWorld eager(*Context::default_context());
+  std::vector<Value> values = make(eager);
+  for (Value& v : values) v = c.constant(EagerWorld::tensor(contiguous(v)));
+  return values;
+}
+
+// The sum of the taps' elements, each times its weight, along the axis.
 Value resized(Call& c, const Value& x, int dim, const Resizing& r, const Axis& a) {
   constexpr double least_scale = 1e-4, most_weights = 1e7;
-  if (r.antialias && !(a.scale > least_scale))
-    c.unsupported("{} with antialias by a scale of {}", c.op(), a.scale);
-  size_t count = taps_at(r, 0, a.scale).weights.size();
-  if (static_cast<double>(count) * static_cast<double>(a.out) > most_weights)
-    c.unsupported("{} with {} weights for each of {} elements", c.op(), count, a.out);
-  std::vector<std::vector<double>> index(count), weight(count);
-  for (int64_t i = 0; i < a.out; ++i) {
-    Taps t = taps_at(r, place(r, a, i), a.scale);
-    double sum = 0;
-    for (size_t k = 0; k < count; ++k) {
-      int64_t at = t.first + static_cast<int64_t>(k);
-      bool inside = at >= 0 && at < a.in;
-      if (r.exclude_outside && !inside) t.weights[k] = 0;
-      index[k].push_back(static_cast<double>(std::clamp<int64_t>(at, 0, a.in - 1)));
-      sum += t.weights[k];
+  if (r.antialias && !a.scale)
+    c.unsupported("{} with antialias along a size that has a name", c.op());
+  if (r.antialias && !(*a.scale > least_scale))
+    c.unsupported("{} with antialias by a scale of {}", c.op(), *a.scale);
+  const int64_t count = taps_at_each(r, a);
+  if (a.out.is_constant() &&
+      static_cast<double>(count) * static_cast<double>(a.out.value()) > most_weights)
+    c.unsupported("{} with {} weights for each of {} elements", c.op(), count, a.out.to_string());
+  // Of each tap the place, then the weight.
+  const std::vector<Value> columns = settled(c, a, [&](World& w) {
+    const Taps taps = taps_of(w, r, a);
+    const Value at = unsqueeze(taps.first, 1) + arange(w, count);
+    const Value inside = between(at, num(int64_t{0}), Value::number(a.in - Dim(1)));
+    Value weights = taps.weights;
+    if (r.exclude_outside) {
+      weights = where(eq(at, inside), weights, num(0.0));
+      weights = weights / sum(weights, {1}, true);
     }
-    for (size_t k = 0; k < count; ++k)
-      weight[k].push_back(r.exclude_outside ? t.weights[k] / sum : t.weights[k]);
-  }
+    std::vector<Value> made;
+    for (int64_t k = 0; k < count; ++k) {
+      made.push_back(select(inside, 1, k));
+      made.push_back(cast(select(weights, 1, k), x.dtype()));
+    }
+    return made;
+  });
+  if (r.mode == "nearest") return index_select(x, columns[0], dim);
   Value y;
-  for (size_t k = 0; k < count; ++k) {
-    Value part = index_select(x, c.constant(tensor_with(DType::i64, index[k])), dim);
-    if (count > 1) {
-      part = part * under(c.constant(tensor_with(x.dtype(), weight[k])), dim, x.rank());
-    }
+  for (size_t k = 0; k < columns.size(); k += 2) {
+    const Value part = index_select(x, columns[k], dim) * under(columns[k + 1], dim, x.rank());
     y = k == 0 ? part : y + part;
   }
   return y;
@@ -129,16 +150,27 @@ Value resized(Call& c, const Value& x, int dim, const Resizing& r, const Axis& a
 // Where a place of a crop lies outside of x there is `outside`.
 Value with_outside(Call& c, const Value& y, int dim, const Resizing& r, const Axis& a) {
   if (r.transform != "tf_crop_and_resize") return y;
-  std::vector<double> inside;
-  bool all = true;
-  for (int64_t i = 0; i < a.out; ++i) {
-    double x = place(r, a, i);
-    inside.push_back(x >= 0 && x <= static_cast<double>(a.in - 1));
-    all = all && inside.back() != 0;
+  const Value is_inside = settled(c, a, [&](World& w) {
+    const Value x = places(w, r, a), last = number(w, a.in) - 1.0;
+    return std::vector{logical_and(ge(x, num(0.0)), le(x, last))};
+  })[0];
+  return where(under(is_inside, dim, y.rank()), y, num(r.outside));
+}
+
+// floor(n * scale): of a named size, a fraction of it, as each scale in f32 is.
+Dim scaled_size(Call& c, const Dim& n, double scale) {
+  if (n.is_constant()) {
+    const double size = static_cast<double>(n.value()) * scale;
+    if (!(size >= 0 && size < 1e7)) c.fail("a size is {}", size);
+    return static_cast<int64_t>(std::floor(size));
   }
-  if (all) return y;
-  Value mask = c.constant(tensor_with(DType::boolean, inside));
-  return where(under(mask, dim, y.rank()), y, num(r.outside));
+  constexpr int64_t most = int64_t{1} << 31;
+  for (int64_t below = 1; below <= most; below *= 2) {
+    const double above = scale * static_cast<double>(below);
+    if (above < static_cast<double>(most) && above == std::floor(above))
+      return floor_div(n * Dim(static_cast<int64_t>(above)), below);
+  }
+  c.unsupported("{} by a scale of {} along a size that has a name", c.op(), scale);
 }
 
 std::vector<double> known_numbers(Call& c, size_t i, std::string_view what) {
@@ -239,22 +271,20 @@ void resize(Call& c) {
       x = emit("repeat_interleave", {x}, {{"repeats", times}, {"dim", dim}});
       continue;
     }
-    if (!in.constant() || (scales.empty() && !sizes[k].constant()))
-      c.unsupported("{} along a size that has a name", c.op());
-    Axis a{in.value(), 0, 1, 0, 1, 0};
+    if (in == Dim(0)) c.fail("it cannot be made of nothing");
     if (!scales.empty() && !(scales[k] > 0 && scales[k] < 1e6)) c.fail("a scale is {}", scales[k]);
-    a.resized = scales.empty() ? static_cast<double>(sizes[k].value())
-                               : static_cast<double>(a.in) * scales[k];
-    if (!(a.resized >= 0 && a.resized < 1e7)) c.fail("a size is {}", a.resized);
-    a.out = static_cast<int64_t>(std::floor(a.resized));
-    a.scale = scales.empty() ? a.resized / static_cast<double>(a.in) : scales[k];
-    if (keeps) {
+    Axis a{in, scales.empty() ? sizes[k] : scaled_size(c, in, scales[k]), {}, !scales.empty()};
+    if (a.out.is_constant() && !(a.out.value() >= 0 && a.out.value() < 10'000'000))
+      c.fail("a size is {}", a.out.value());
+    if (a.by_scale)
+      a.scale = scales[k];
+    else if (keeps)
       a.scale = kept;
-      a.resized = kept * static_cast<double>(a.in);
-    }
+    else if (a.is_known())
+      a.scale = static_cast<double>(a.out.value()) / static_cast<double>(in.value());
+    a.by_scale |= keeps;
     if (!roi.empty()) a.start = roi[k], a.end = roi[k + n];
-    if (a.in == 0) c.fail("it cannot be made of nothing");
-    if (a.in == a.out && whole && a.scale == 1) continue;
+    if (a.in == a.out && whole && a.scale == 1.0) continue;
     x = with_outside(c, resized(c, x, dim, r, a), dim, r, a);
   }
   c.give(x);

@@ -34,64 +34,18 @@ Image image_of(Call& c, const Value& x, const Value& sample) {
   return {c, permute(x, order), sample, Dims(x.dims().begin() + 2, x.dims().end())};
 }
 
-// One axis of a grid: its length, and how it is read.
-struct Line {
-  Dim length;
-  bool align, zeros, border, reflect;
-};
-
-// A coordinate turned back at both ends as often as need be.
-Value reflected(const Value& x, const Line& l) {
-  double low = l.align ? 0 : -0.5;
-  Dim span = l.align ? l.length - Dim(1) : l.length;
-  if (span == Dim(0)) return zeros_like(x);
-  Value twice = Value::number(span * Dim(2)), once = Value::number(span);
-  Value r = binary("remainder", unary("abs", x - low), twice);
-  Value back = binary("sub", twice, r);
-  return where(gt(r, once), back, r) + low;
-}
-
-Value settled(const Value& x, const Line& l) {
-  if (l.zeros) return x;
-  Value y = l.reflect ? reflected(x, l) : x;
-  return between(y, num(0.0), number_less(l.length, 1));
-}
-
-// From [-1, 1] to elements.
-Value place(const Value& g, const Line& l) {
-  if (l.align) return (g + 1.0) / 2.0 * number_less(l.length, 1);
-  return ((g + 1.0) * Value::number(l.length) - 1.0) / 2.0;
-}
-
-// Elements (as integers) and weights; the weight is 0 where an element is outside and counts for 0.
+// Elements (as integers) and weights.
 struct Tap {
   Value at, weight;
 };
-Tap tap(const Value& at, const Value& weight, const Line& l, bool cubic) {
-  // Of cubic taps each is brought inside by itself.
-  Value place = cubic ? settled(at, l) : at;
-  Tap t{cast(place, DType::i64), weight};
-  if (!l.zeros) return t;
-  Value there = logical_and(ge(at, num(0.0)), le(at, number_less(l.length, 1)));
-  t.weight = where(there, weight, num(0.0));
-  return t;
-}
-
-std::vector<Tap> taps(const Value& x, const Line& l, const std::string& mode) {
-  if (mode == "nearest") {
-    Value at = unary("round", settled(x, l));
-    return {tap(at, ones_like(x), l, false)};
-  }
-  if (mode == "bilinear") {
-    Value s = settled(x, l), low = unary("floor", s), t = s - low;
-    return {tap(low, 1.0 - t, l, false), tap(low + 1.0, t, l, false)};
-  }
-  // Keys' cubic with -0.75: of |d| <= 1, and of 1 < |d| < 2.
-  auto near = [](const Value& d) { return (d * 1.25 - 2.25) * d * d + 1.0; };
-  auto far = [](const Value& d) { return ((d * -0.75 + 3.75) * d - 6.0) * d + 3.0; };
-  Value low = unary("floor", x), t = x - low, u = 1.0 - t;
-  return {tap(low - 1.0, far(t + 1.0), l, true), tap(low, near(t), l, true),
-          tap(low + 1.0, near(u), l, true), tap(low + 2.0, far(u + 1.0), l, true)};
+// Of the two neighbours of a place; one outside has the weight 0.
+std::vector<Tap> taps(const Value& x, const Dim& length) {
+  Value low = unary("floor", x), t = x - low;
+  auto tap = [&](const Value& at, const Value& weight) {
+    Value there = logical_and(ge(at, num(0.0)), le(at, number_less(length, 1)));
+    return Tap{cast(at, DType::i64), where(there, weight, num(0.0))};
+  };
+  return {tap(low, 1.0 - t), tap(low + 1.0, t)};
 }
 
 // The sum of the elements, each times its weights: of axes from `d` on, whose places before are
@@ -117,13 +71,6 @@ Value weighted(const Image& image, const std::vector<std::vector<Tap>>& axes) {
   return sum;
 }
 
-// From [N, places.., C] to [N, C, places..].
-Value channels_first(const Value& y) {
-  Ints order{0, y.rank() - 1};
-  for (int d = 1; d + 1 < y.rank(); ++d) order.push_back(d);
-  return permute(y, order);
-}
-
 // In as many dimensions as the image has. A place has the last dimension's coordinate first.
 void grid_sample(Call& c) {
   Value x = c.x(), grid = c.x(1);
@@ -140,22 +87,9 @@ void grid_sample(Call& c) {
     c.fail("there is no mode '{}'", mode);
   if (padding != "zeros" && padding != "border" && padding != "reflection")
     c.fail("there is no padding_mode '{}'", padding);
-  if (spatial == 2)
-    return c.give(emit(
-        "grid_sampler_2d", {x, grid},
-        {{"mode", mode}, {"padding_mode", padding}, {"align_corners", c.flag("align_corners")}}));
-  Line line{0, c.flag("align_corners"), padding == "zeros", padding == "border",
-            padding == "reflection"};
-  std::vector<std::vector<Tap>> axes(static_cast<size_t>(spatial));
-  for (int k = 0; k < spatial; ++k) {
-    const auto d = static_cast<size_t>(spatial - 1 - k);
-    line.length = x.dims()[d + 2];
-    axes[d] = taps(place(select(grid, -1, k), line), line, mode);
-  }
-  Dims each(static_cast<size_t>(spatial + 1), 1);
-  each[0] = x.dims()[0];
-  Image image = image_of(c, x, reshape(arange(c.world(), x.dims()[0]), each));
-  c.give(channels_first(cast(weighted(image, axes), x.dtype())));
+  c.give(emit(
+      "grid_sampler", {x, grid},
+      {{"mode", mode}, {"padding_mode", padding}, {"align_corners", c.flag("align_corners")}}));
 }
 
 // The places of the elements of a grid, from -1 to 1: their centres, or the corners' centres at the
@@ -272,9 +206,8 @@ void deformed_conv(Call& c) {
   Value moved = reshape(offset, {all, kernel[0], kernel[1], 2, high, wide});
   std::vector<std::vector<Tap>> axes(2);
   for (size_t d = 0; d < 2; ++d) {
-    Line line{x.dims()[d + 2], true, true, false, false};
     Value at = Reading{window, d}.of(c, select(moved, 3, static_cast<int64_t>(d)));
-    axes[d] = taps(at, line, "bilinear");
+    axes[d] = taps(at, x.dims()[d + 2]);
   }
   Value parts = reshape(x, {all, each, x.dims()[2], x.dims()[3]});
   Image image = image_of(c, parts, reshape(arange(c.world(), all), {all, 1, 1, 1, 1}));

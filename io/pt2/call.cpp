@@ -210,6 +210,11 @@ std::optional<DType> Call::dtype(std::string_view name) const {
   return dtype_of(held<ScalarType>(need(name), name, "a dtype").number);
 }
 
+Value Call::settled(const Value& value) {
+  const Tensor known = importer_.known(ops::contiguous(value));
+  return known.defined() ? emit_all(world_, "constant", {}, {{"value", known}})[0] : value;
+}
+
 Tensor Call::known(std::string_view name) {
   Tensor value = importer_.known(x(name));
   if (!value.defined())

@@ -95,6 +95,8 @@ class Call {
   // The elements of a tensor that follows from constants alone; else refused: "`what` has to be
   // known".
   Tensor known(std::string_view name);
+  // The value; as a constant where it follows from constants alone and is not large.
+  Value settled(const Value& value);
 
   // A tensor argument as the archive has it.
   const TensorMeta& meta(std::string_view name = "self") const;
@@ -163,8 +165,8 @@ using Rules = std::span<const RuleEntry>;
 extern const Rules pointwise_rules, activation_rules, comparison_rules, reduction_rules, view_rules,
     shape_rules, creation_rules, indexing_rules, product_rules, convolution_rules,
     normalization_rules, attention_rules, loss_rules, recurrent_rules, linear_algebra_rules,
-    sorting_rules, assertion_rules, backward_rules, derivative_rules, fourier_rules, unique_rules,
-    random_rules;
+    sorting_rules, quantile_rules, histogram_rules, sample_rules, window_rules, assertion_rules,
+    backward_rules, derivative_rules, fourier_rules, unique_rules, random_rules;
 // Of these a node has its rule that has a complex operand or result.
 extern const Rules complex_rules, complex_fourier_rules;
 

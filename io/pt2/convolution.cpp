@@ -107,6 +107,8 @@ constexpr RuleEntry convolution_table[] = {
     {"adaptive_max_pool1d", adaptive_max_pool},
     {"adaptive_max_pool2d", adaptive_max_pool},
     {"adaptive_max_pool3d", adaptive_max_pool},
+    {"max_unpool2d", max_unpool},
+    {"max_unpool3d", max_unpool},
     {"im2col", windows_as_columns},
     {"col2im", columns_as_image},
     {"upsample_nearest1d", upsample_nearest},
@@ -119,11 +121,13 @@ constexpr RuleEntry convolution_table[] = {
     {"upsample_bilinear2d", upsample_linear},
     {"upsample_trilinear3d", upsample_linear},
     {"upsample_bicubic2d", upsample_cubic},
-    {"_upsample_bilinear2d_aa", upsample_antialiased},
-    {"_upsample_bicubic2d_aa", upsample_antialiased},
-    {"_upsample_lanczos2d_aa", upsample_antialiased},
+    {"_upsample_bilinear2d_aa", upsample_linear_antialiased},
+    {"_upsample_bicubic2d_aa", upsample_cubic_antialiased},
+    {"_upsample_lanczos2d_aa", upsample_lanczos_antialiased},
     {"grid_sampler", grid_sampler},
     {"grid_sampler_2d", grid_sampler},
+    {"grid_sampler_3d", grid_sampler},
+    {"affine_grid_generator", affine_grid},
 };
 
 }  // namespace

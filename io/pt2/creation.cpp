@@ -1,6 +1,7 @@
 // New tensors: constants, ranges, and what is made like another tensor.
 #include <algorithm>
 
+#include "io/pt2/operands.h"
 #include "io/pt2/shapes.h"
 
 namespace gradus::pt2 {
@@ -67,16 +68,25 @@ void arange_of(Call& c) {
   c.give(cast(i * step + start, dtype));
 }
 
-Value evenly_spaced(Call& c, DType dtype) {
-  return emit_all(c.world(), "linspace", {},
-                  {{"start", c.number("start")},
-                   {"end", c.number("end")},
-                   {"steps", c.size("steps")},
-                   {"dtype", dtype}})[0];
+// Between numbers, or tensors, through which no derivative passes in ATen.
+Value spaced(Call& c, DType dtype) {
+  if (!c.is_tensor("start") && !c.is_tensor("end"))
+    return emit_all(c.world(), "linspace", {},
+                    {{"start", c.number("start")},
+                     {"end", c.number("end")},
+                     {"steps", c.size("steps")},
+                     {"dtype", dtype}})[0];
+  auto bound = [&](std::string_view name) {
+    Value v = c.x(name);
+    if (v.is_number()) return number_tensor(c, v, DType::f64);
+    return detach(cast(reshape(v, {}), DType::f64));
+  };
+  Value start = bound("start"), end = bound("end");
+  return cast(evenly_spaced(start, end, c.integer("steps")), dtype);
 }
-void linspace(Call& c) { c.give(evenly_spaced(c, made(c).dtype)); }
+void linspace(Call& c) { c.give(spaced(c, made(c).dtype)); }
 void logspace(Call& c) {
-  Value exponents = evenly_spaced(c, DType::f64);
+  Value exponents = spaced(c, DType::f64);
   c.give(cast(binary("pow", num(c.number("base", 10)), exponents), made(c).dtype));
 }
 
@@ -123,6 +133,7 @@ constexpr RuleEntry creation_table[] = {
     {"ones", all_of<1>},
     {"ones_like", all_of<1>},
     {"new_ones", all_of<1>},
+    {"isreal", all_of<1>},
     {"empty", all_of<0>},
     {"empty_like", all_of<0>},
     {"empty_strided", all_of<0>},

@@ -75,6 +75,16 @@ void lu_factor_rule(Call& c) {
 
 void matrix_exponential_rule(Call& c) { c.give(unary(existing(c, "matrix_exp"), factored(c))); }
 
+// Of a Hermitian matrix the lower triangle alone is read; the derivative is that of any matrix.
+Value pseudoinverse_operand(Call& c) {
+  Value x = factored(c);
+  if (!c.flag("hermitian", false)) return x;
+  need_dims(x, 2, "its matrix");
+  Value below = emit("tril", {x}, {{"diagonal", -1}});
+  Value whole = emit("tril", {x}, {}) + swap_last(below);
+  return x + detach(whole - x);
+}
+
 void pseudoinverse_rule(Call& c) {
   if (c.is_tensor("rcond") || c.is_tensor("rtol") || c.is_tensor("atol"))
     c.fail("a tolerance that is a tensor is not supported");
@@ -82,7 +92,7 @@ void pseudoinverse_rule(Call& c) {
   if (c.given("atol")) attributes.push_back({"atol", c.number("atol")});
   const char* relative = c.given("rcond") ? "rcond" : "rtol";
   if (c.given(relative)) attributes.push_back({"rtol", c.number(relative)});
-  c.give(results_of(c, "pinv", attributes)[0]);
+  c.give(emit("pinv", {pseudoinverse_operand(c)}, attributes));
 }
 
 // The greatest singular value over the least, or the other way round for -2.

@@ -162,6 +162,9 @@ void index_fill(Call& c) {
 
 void gather(Call& c) {
   Along a(c);
+  // Without indices any number of dimensions goes.
+  if (ir::numel(c.result().sizes) == Dim(0))
+    return c.give(full(c.world(), c.result().sizes, 0, a.x.dtype()));
   Value y = ops::gather(a.x, whole_index(a.listed(c.x("index"))), a.dim);
   c.give(reshape(y, c.result().sizes));
 }
@@ -196,6 +199,21 @@ void scatter_with(Call& c) {
   scatter_by(c, reduce == "add" ? "sum" : "prod");
 }
 
+// A whole slice goes to each place of a list.
+void index_reduce(Call& c) {
+  Along a(c);
+  Value index = whole_index(a.listed(c.x("index")));
+  Value source = a.listed(cast(c.x("source"), a.x.dtype()));
+  Dims along(source.dims().size() - static_cast<size_t>(a.dim), 1);
+  along[0] = index.dims()[0];
+  Value places = expand(reshape(index, along), source.dims());
+  Value y = emit("scatter_reduce", {a.x, places, source},
+                 {{"dim", a.dim},
+                  {"reduce", c.text("reduce", "")},
+                  {"include_self", c.flag("include_self", true)}});
+  c.give(reshape(y, a.dims));
+}
+
 // Masks and flat places.
 
 // x and a mask in their common shape.
@@ -222,12 +240,38 @@ void masked_select(Call& c) {
 void nonzero(Call& c) {
   Value x = c.x();
   Value y = emit("nonzero", {at_least(x, 1)}, {{"count", size_at(c.result().sizes, 0)}});
-  c.give(x.rank() == 0 ? reshape(y, c.result().sizes) : y);
+  // Of a tensor without dimensions there are no places to say.
+  c.give(x.rank() == 0 ? slice(y, 1, 0, 0) : y);
 }
 void nonzero_by_dim(Call& c) {
   Value x = c.x(c.given("condition") ? "condition" : "self");
   Value y = emit("nonzero", {at_least(x, 1)}, {{"count", size_at(c.result().sizes, 0)}});
   for (size_t d = 0; d < c.results(); ++d) c.give(select(y, 1, static_cast<int64_t>(d)));
+}
+
+// So many places as are wanted, in order; after the last one there is a number.
+void nonzero_static(Call& c) {
+  Value x = c.x();
+  const Dim size = c.size("size");
+  Value fill = num(c.integer("fill_value", -1));
+  Value truth = flat(x.dtype() == DType::boolean ? x : ne(x, num(int64_t{0})));
+  Value rank = emit("cumsum", {cast(truth, DType::i64)}, {{"dim", 0}}) - num(int64_t{1});
+  Value wanted = logical_and(truth, lt(rank, Value::number(size)));
+  // What is not wanted goes to one place more.
+  Value slot = where(wanted, rank, Value::number(size));
+  Value none = full(c.world(), {size + Dim(1)}, -1, DType::i64);
+  Value found = emit("scatter", {none, slot, arange(c.world(), truth.dims()[0])}, {{"dim", 0}});
+  found = slice(found, 0, 0, size);
+  std::vector<Value> columns;
+  Value rest = found;
+  for (size_t d = x.dims().size(); d-- > 0;) {
+    Value n = Value::number(max(x.dims()[d], 1));
+    columns.push_back(unsqueeze(binary("remainder", rest, n), 1));
+    rest = binary("floor_divide", rest, n);
+  }
+  std::ranges::reverse(columns);
+  if (columns.empty()) return c.give(full(c.world(), c.result().sizes, 0, DType::i64));
+  c.give(where(lt(unsqueeze(found, 1), num(int64_t{0})), fill, cat(columns, 1)));
 }
 
 void take(Call& c) { c.give(emit("take", {c.x(), whole_index(c.x("index"))})); }
@@ -245,6 +289,7 @@ void take_along(Call& c) {
   const int64_t dim = c.dim("dim", x.rank());
   if (x.rank() != index.rank() || x.rank() == 0)
     c.fail("operand and indices have {} and {} dimensions", x.rank(), index.rank());
+  index = counted_from_front(index, size_at(x.dims(), dim));
   Dims of_x = x.dims(), of_index = index.dims();
   for (size_t d = 0; d < of_x.size(); ++d) {
     if (static_cast<int64_t>(d) == dim) continue;
@@ -352,9 +397,11 @@ constexpr RuleEntry indexing_table[] = {
     {"scatter.value_reduce", scatter_with},
     {"scatter_add", scatter_add},
     {"scatter_reduce", scatter_reduce},
+    {"index_reduce", index_reduce},
     {"masked_scatter", masked_scatter},
     {"masked_select", masked_select},
     {"nonzero", nonzero},
+    {"nonzero_static", nonzero_static},
     {"nonzero_numpy", nonzero_by_dim},
     {"where.default", nonzero_by_dim},
     {"argwhere", nonzero},

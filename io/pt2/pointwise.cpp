@@ -3,6 +3,7 @@
 // program was traced on.
 #include <cmath>
 #include <cstdlib>
+#include <numbers>
 
 #include "gradus/registry.h"
 #include "io/pt2/call.h"
@@ -169,6 +170,13 @@ void infinity_rule(Call& c) {
   c.give(eq(c.x(), num(c.op().starts_with("isposinf") ? INFINITY : -INFINITY)));
 }
 
+// Of real numbers: that of those below 0 is pi. NaN stays.
+void angle_of_real_rule(Call& c) {
+  Value x = detach(in_result_dtype(c));
+  Value angle = where(lt(x, num(0.0)), num(std::numbers::pi), zeros_like(x));
+  c.give(is_floating(x.dtype()) ? where(unary("isnan", x), x, angle) : angle);
+}
+
 // Digits behind the point that stay.
 void round_rule(Call& c) {
   Value x = in_result_dtype(c);
@@ -324,6 +332,7 @@ constexpr RuleEntry pointwise_table[] = {
     {"__rshift__", shift_rule, "bitwise_right_shift"},
     {"where", where_rule},
     {"masked_fill", masked_fill_rule},
+    {"angle", angle_of_real_rule},
     {"to", to_rule},
     {"type_as", to_rule},
     {"_to_copy", copy_rule},

@@ -159,6 +159,23 @@ void adaptive_max_pool(Call& c) {
   for (const Value& v : y) c.give(i.back(v));
 }
 
+// Each element where the pool has found it, by its place in a plane of the image.
+void max_unpool(Call& c) {
+  Images i(c);
+  Dims planes(i.x.dims().begin(), i.x.dims().begin() + 2), spatial = c.sizes("output_size");
+  Dims whole = planes;
+  whole.append(spatial.begin(), spatial.end());
+  auto rows = [&](const Value& v, const Dims& sizes) {
+    return reshape(v, {planes[0], planes[1], ir::numel(sizes)});
+  };
+  const Dims own(i.x.dims().begin() + 2, i.x.dims().end());
+  Value places = cast(c.x("indices"), DType::i64);
+  if (i.alone) places = unsqueeze(places, 0);
+  Value none = full(c.world(), {planes[0], planes[1], ir::numel(spatial)}, 0, i.x.dtype());
+  Value y = emit("scatter", {none, rows(places, own), rows(i.x, own)}, {{"dim", 2}});
+  c.give(i.back(reshape(y, whole)));
+}
+
 namespace {
 
 LiteralList column_attributes(Call& c) {

@@ -48,19 +48,32 @@ void product_rule(Call& c) {
 
 // Variance
 
-int64_t correction_of(Call& c) {
+double correction_of(Call& c) {
   if (!c.given("correction")) return c.flag("unbiased", true) ? 1 : 0;
-  const double n = c.number("correction");
-  if (n != std::floor(n) || !(std::abs(n) <= INT32_MAX))
-    c.fail("its correction is {}; only integers are supported", n);
-  return static_cast<int64_t>(n);
+  return c.number("correction");
+}
+
+// By the operator where the correction is an integer. Else the variance without one, times
+// n / (n - correction).
+Value variance_of(Call& c, const Value& x, const Ints& dims, bool keepdim) {
+  const double correction = correction_of(c);
+  if (correction == std::floor(correction) && std::abs(correction) <= INT32_MAX)
+    return reduced_over(c.ours(), x, dims, keepdim,
+                        {{"correction", static_cast<int64_t>(correction)}});
+  Dim n = 1;
+  for (int64_t d : dims) n = n * x.dims()[static_cast<size_t>(d)];
+  Value count = full(c.world(), {}, 0, x.dtype()) + Value::number(n);
+  Value left = binary("maximum", count - correction, num(0.0));
+  Value plain = reduced_over("var", x, dims, keepdim, {{"correction", 0}});
+  Value y = plain * (count / left);
+  return c.ours() == "std" ? unary("sqrt", y) : y;
 }
 
 void variance_rule(Call& c) {
   Value x = c.x();
   const Ints dims = dims_or_all(c, "dim", x.rank());
   const bool keepdim = c.flag("keepdim", false);
-  c.give(reduced_over(c.ours(), x, dims, keepdim, {{"correction", correction_of(c)}}));
+  c.give(variance_of(c, x, dims, keepdim));
   if (c.results() > 1) c.give(reduced_over("mean", x, dims, keepdim));
 }
 
@@ -95,19 +108,6 @@ void place_rule(Call& c) {
   LiteralList attributes{{"keepdim", c.flag("keepdim", false)}};
   if (c.given("dim")) attributes.push_back({"dim", c.dim("dim", x.rank())});
   c.give(emit(c.ours(), {x}, attributes));
-}
-
-// The middle one of all; elements that are equal to it share the derivative evenly.
-void median_rule(Call& c) {
-  Value x = c.x();
-  Value row = reshape(x, {ir::numel(x.dims())});
-  Value middle = detach(emit("median_dim", {row}, {{"dim", 0}}));
-  if (!is_floating(x.dtype())) return c.give(middle);
-  // What is added is 0 but for its derivative.
-  Value equal = logical_and(eq(row, middle), unary("isfinite", row));
-  Value count = sum_all(cast(equal, x.dtype()));
-  Value share = sum_all(keep_where(equal, row - detach(row))) / count;
-  c.give(where(gt(count, num(0.0)), middle + share, middle));
 }
 
 // Truth
@@ -255,7 +255,6 @@ constexpr RuleEntry reduction_table[] = {
     {"aminmax", both_extrema_rule},
     {"argmax", place_rule},
     {"argmin", place_rule},
-    {"median.default", median_rule},
     {"median.dim", extremum_along_rule, "median_dim"},
     {"any", truth_rule},
     {"all", truth_rule},

@@ -1,6 +1,9 @@
 // Images of other sizes: along each axis, sums of few elements with weights that follow from the
 // sizes.
+#include <cmath>
+
 #include "io/pt2/images.h"
+#include "io/pt2/operands.h"
 
 namespace gradus::pt2 {
 
@@ -16,6 +19,14 @@ struct ResizedAxis {
 };
 
 std::string_view image_name(Call& c) { return c.given("input") ? "input" : "self"; }
+
+// In float32 at least.
+Value computed_image(Call& c) {
+  Value x = c.x(image_name(c));
+  if (!is_floating(x.dtype())) c.fail("an image of {} is not supported", name_of(x.dtype()));
+  return x.dtype() == DType::f64 ? x : cast(x, DType::f32);
+}
+void give_image(Call& c, const Value& y) { c.give(cast(y, c.x(image_name(c)).dtype())); }
 
 std::optional<double> scale_of(Call& c, size_t axis, size_t axes) {
   double s = 0;
@@ -67,6 +78,12 @@ Value places_between(Call& c, const ResizedAxis& a, DType dtype) {
   return a.align_corners ? i * step : (i + 0.5) * step - 0.5;
 }
 
+// Whether an axis stays as it is. If its size does, torch copies it in some modes, and in others
+// goes by the scale.
+bool stays(const ResizedAxis& a, bool by_size) {
+  return a.in == a.out && (by_size || a.align_corners || !a.scale || *a.scale == 1);
+}
+
 Value within(const Value& index, const ResizedAxis& a) {
   Value least = binary("maximum", index, num(int64_t{0}));
   return binary("minimum", least, Value::number(a.in - Dim(1)));
@@ -102,23 +119,71 @@ Value resized_cubically(Call& c, const Value& x, const ResizedAxis& a) {
   return y;
 }
 
-// Whether an axis stays as it is. If its size does, torch copies it in some modes, and in others
-// goes by the scale.
-bool stays(const ResizedAxis& a, bool by_size) {
-  return a.in == a.out && (by_size || a.align_corners || !a.scale || *a.scale == 1);
+// Weights of elements at a distance |d|, counted in steps of the smaller image; 0 from `reach` on.
+struct Filter {
+  double reach;
+  Value (*weight)(const Value& d);
+};
+
+constexpr Filter triangle_filter{1, [](const Value& d) { return positive_part(1.0 - d); }};
+
+// Keys' cubic with -0.5.
+constexpr Filter cubic_filter{2, [](const Value& d) {
+                                Value near = (d * 1.5 - 2.5) * d * d + 1.0;
+                                Value far = ((d * -0.5 + 2.5) * d - 4.0) * d + 2.0;
+                                return where(lt(d, num(1.0)), near,
+                                             where(lt(d, num(2.0)), far, num(0.0)));
+                              }};
+
+constexpr Filter lanczos_filter{3, [](const Value& d) {
+                                  Value bell = unary("sinc", d) * unary("sinc", d / 3.0);
+                                  return where(lt(d, num(3.0)), bell, num(0.0));
+                                }};
+
+// Each place of the result is a mean of all elements within the filter's reach. That grows with the
+// distance of the places, so that none is left out.
+Value resized_by(Call& c, const Value& x, const ResizedAxis& a, const Filter& filter) {
+  const std::optional<double> step = step_of(c, a, x.dtype()).constant();
+  if (!step)
+    c.fail(
+        "with antialias=True dimension {} has to have a known size, or a scale that is given; "
+        "export the model with a constant size",
+        a.dim);
+  const double widening = std::max(*step, 1.0), reach = filter.reach * widening;
+  constexpr double most = 1 << 20;
+  if (!(reach <= most)) c.fail("it makes dimension {} smaller by {}", a.dim, *step);
+  const int64_t taps = static_cast<int64_t>(std::ceil(reach)) * 2 + 1;
+  Value centre = unsqueeze((counted(c, a, x.dtype()) + 0.5) * *step, 1);
+  Value first = binary("maximum", cast(centre - reach + 0.5, DType::i64), num(int64_t{0}));
+  Value past = binary("minimum", cast(centre + reach + 0.5, DType::i64), Value::number(a.in));
+  Value at = first + arange(c.world(), taps);
+  Value distance = unary("abs", (cast(at, x.dtype()) - centre + 0.5) / widening);
+  Value weight = where(lt(at, past), filter.weight(distance), num(0.0));
+  weight = c.settled(weight / sum(weight, {1}, true));
+  Value elements_at = c.settled(flat(within(at, a)));
+  Dims parts = x.dims(), along(x.dims().size() + 1 - static_cast<size_t>(a.dim), 1);
+  parts[static_cast<size_t>(a.dim)] = a.out;
+  parts.insert(parts.begin() + a.dim + 1, taps);
+  along[0] = a.out;
+  along[1] = taps;
+  Value elements = reshape(index_select(x, elements_at, a.dim), parts);
+  return sum(elements * reshape(weight, along), {a.dim + 1}, false);
+}
+
+void resize_antialiased(Call& c, const Filter& filter) {
+  Value x = computed_image(c);
+  for (const ResizedAxis& a : resized_axes(c))
+    if (!stays(a, true)) x = resized_by(c, x, a, filter);
+  give_image(c, x);
 }
 
 using ResizeAxis = Value (*)(Call&, const Value&, const ResizedAxis&);
 
-// In float32 at least.
 void resize_smoothly(Call& c, ResizeAxis resize) {
-  Value x = c.x(image_name(c));
-  const DType dtype = x.dtype();
-  if (!is_floating(dtype)) c.fail("an image of {} is not supported", name_of(dtype));
-  if (dtype != DType::f64) x = cast(x, DType::f32);
+  Value x = computed_image(c);
   for (const ResizedAxis& a : resized_axes(c))
     if (!stays(a, resize == resized_linearly)) x = resize(c, x, a);
-  c.give(cast(x, dtype));
+  give_image(c, x);
 }
 
 // How often each element comes, where that is all; 0 where it is not. So far torch's rounding gives
@@ -154,8 +219,8 @@ void upsample_nearest(Call& c) { resize_by_nearest(c, 0); }
 void upsample_nearest_exact(Call& c) { resize_by_nearest(c, 0.5); }
 void upsample_linear(Call& c) { resize_smoothly(c, resized_linearly); }
 void upsample_cubic(Call& c) { resize_smoothly(c, resized_cubically); }
-void upsample_antialiased(Call& c) {
-  c.fail("interpolation with antialias=True is not supported; leave it out, or average before");
-}
+void upsample_linear_antialiased(Call& c) { resize_antialiased(c, triangle_filter); }
+void upsample_cubic_antialiased(Call& c) { resize_antialiased(c, cubic_filter); }
+void upsample_lanczos_antialiased(Call& c) { resize_antialiased(c, lanczos_filter); }
 
 }  // namespace gradus::pt2

@@ -38,6 +38,7 @@ const RuleEntry* find_rule(std::string_view op) {
                 view_rules,      shape_rules,       creation_rules,       indexing_rules,
                 product_rules,   convolution_rules, normalization_rules,  attention_rules,
                 loss_rules,      recurrent_rules,   linear_algebra_rules, sorting_rules,
+                quantile_rules,  histogram_rules,   sample_rules,         window_rules,
                 assertion_rules, backward_rules,    derivative_rules,     fourier_rules,
                 unique_rules,    random_rules});
   return find_in(table, op);

@@ -1,6 +1,7 @@
 // Tensors put together from others: joined, repeated, padded, turned, written into.
 #include <algorithm>
 
+#include "io/pt2/operands.h"
 #include "io/pt2/shapes.h"
 
 namespace gradus::pt2 {
@@ -128,7 +129,15 @@ Value sources_of(Call& c, const Value& repeats, const Dim& total) {
   return slice(emit("cumsum", {marks}, {{"dim", 0}}), 0, 0, total);
 }
 
-Value sources_of(Call& c, const std::string& repeats) {
+// So many of the result's sizes as the archive says, which may have a name for what is known.
+Value named_as(Call& c, const Value& sources, const Dim& count) {
+  if (sources.dims()[0] == count) return sources;
+  Value all = full(c.world(), sources.dims(), 1, DType::boolean);
+  Value places = emit_all(c.world(), "nonzero", std::array{all}, {{"count", count}})[0];
+  return ops::index_select(sources, select(places, 1, 0), 0);
+}
+
+Value sources_of(Call& c, const std::string& repeats, int64_t dim) {
   if (c.given("output_size")) return sources_of(c, c.x(repeats), c.size("output_size"));
   Tensor known = c.known(repeats);
   Dim total = 0;
@@ -136,7 +145,7 @@ Value sources_of(Call& c, const std::string& repeats) {
     if (n < 0) c.fail("a number of repeats is {}", n);
     total = total + Dim(n);
   }
-  return sources_of(c, c.x(repeats), total);
+  return named_as(c, sources_of(c, c.x(repeats), total), size_at(c.result().sizes, dim));
 }
 
 void repeat_by_tensor(Call& c) {
@@ -151,11 +160,11 @@ void repeat_by_tensor(Call& c) {
     return c.give(
         emit("repeat_interleave", {x}, {{"repeats", times.to_int64s()[0]}, {"dim", dim}}));
   }
-  c.give(with_sizes(index_select(x, sources_of(c, "repeats"), dim), c.result().sizes));
+  c.give(with_sizes(index_select(x, sources_of(c, "repeats", dim), dim), c.result().sizes));
 }
 
 void repeats_alone(Call& c) {
-  c.give(cast(with_sizes(sources_of(c, "repeats"), c.result().sizes), c.result().dtype));
+  c.give(cast(with_sizes(sources_of(c, "repeats", 0), c.result().sizes), c.result().dtype));
 }
 
 void repeat_each(Call& c) {
@@ -232,6 +241,51 @@ void diff(Call& c) {
     if (c.integer("n", 1) > 1000) c.fail("it takes more than 1000 differences");
   }
   c.give(with_sizes(x, c.result().sizes));
+}
+
+// Columns of powers.
+void powers(Call& c) {
+  Value x = as_row(in_result_dtype(c, "x"));
+  const Dims& sizes = c.result().sizes;
+  const auto columns = sizes.empty() ? std::nullopt : sizes.back().constant();
+  if (!columns || *columns > 1000)
+    c.fail("how many columns it has must be a number, and not more than 1000; give it as N");
+  std::vector<Value> parts;
+  for (int64_t k = 0; k < *columns; ++k) parts.push_back(k == 0 ? ones_like(x) : parts.back() * x);
+  // Of ATen's two operators the older one begins with the highest power.
+  if (c.op() == "vander.default" && !c.flag("increasing", false)) std::ranges::reverse(parts);
+  for (Value& v : parts) v = unsqueeze(v, x.rank());
+  c.give(parts.empty() ? full(c.world(), sizes, 0, x.dtype()) : cat(parts, x.rank()));
+}
+
+void sum_to_size(Call& c) { c.give(sum_to(c.x(), c.result().sizes)); }
+
+// All choices of r elements of a list whose size is known, in order.
+void combinations(Call& c) {
+  Value x = c.x();
+  need_dims(x, 1, "its list");
+  const int64_t r = c.integer("r", 2);
+  const bool again = c.flag("with_replacement", false);
+  const auto n = x.dims()[0].constant();
+  constexpr size_t most = 1 << 20;
+  if (!n || r < 1) c.fail("it wants a list of a known size, and r of 1 at least");
+  std::vector<int64_t> all, chosen;
+  for (int64_t k = 0; k < r; ++k) chosen.push_back(again ? 0 : k);
+  // The last place of a choice that can go on does, and those behind it follow.
+  auto greatest = [&](size_t k) { return again ? *n - 1 : *n - r + static_cast<int64_t>(k); };
+  while (chosen[0] <= greatest(0)) {
+    all.insert(all.end(), chosen.begin(), chosen.end());
+    if (all.size() > most) c.fail("more than {} numbers are not supported", most);
+    size_t k = chosen.size();
+    while (k > 1 && chosen[k - 1] == greatest(k - 1)) --k;
+    const int64_t next = ++chosen[k - 1];
+    for (; k < chosen.size(); ++k) chosen[k] = again ? next : chosen[k - 1] + 1;
+  }
+  Tensor places = Tensor::empty(DType::i64, Sizes{static_cast<int64_t>(all.size())});
+  std::ranges::copy(all, places.mutable_data_as<int64_t>());
+  Value index = emit_all(c.world(), "constant", {}, {{"value", places}})[0];
+  const Dim rows = static_cast<int64_t>(all.size()) / r;
+  c.give(with_sizes(reshape(index_select(x, index, 0), {rows, r}), c.result().sizes));
 }
 
 void triangle(Call& c) {
@@ -338,6 +392,10 @@ constexpr RuleEntry shape_table[] = {
     {"clone", clone},
     {"copy", copy},
     {"diff", diff},
+    {"vander", powers},
+    {"linalg_vander", powers},
+    {"sum_to_size", sum_to_size},
+    {"combinations", combinations},
     {"tril", triangle},
     {"triu", triangle},
     {"diag_embed", embed_diagonal},

@@ -89,6 +89,15 @@ Value written_at(const Value& whole, const Value& places, const Value& part) {
   return reshape(y, whole.dims());
 }
 
+Value evenly_spaced(const Value& start, const Value& end, int64_t steps) {
+  Value i = cast(arange(*start.world, steps), start.dtype());
+  if (steps < 2) return i + start;
+  const auto last = static_cast<double>(steps - 1);
+  Value step = (end - start) / last;
+  Value up = i * step + start, down = end - (last - i) * step;
+  return where(lt(i, num(static_cast<double>(steps / 2))), up, down);
+}
+
 Value strided(Call& c, const Value& x) {
   return emit("as_strided", {x},
               {{"size", Literal::list(c.sizes("size"))},

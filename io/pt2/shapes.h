@@ -32,6 +32,9 @@ Literal as_literal(const Value& number);
 Value places_in(const Value& x);
 // The whole in row-major order, but `part` at these places.
 Value written_at(const Value& whole, const Value& places, const Value& part);
+// `steps` numbers from one to another, tensors without dimensions. As in ATen the first half is
+// counted from the start, and the rest from the end.
+Value evenly_spaced(const Value& start, const Value& end, int64_t steps);
 // The places of the strided view that a node describes, in a tensor that is contiguous.
 Value strided(Call& c, const Value& x);
 

@@ -1,6 +1,7 @@
 // Putting elements in order, and finding places in an order.
-#include "io/pt2/call.h"
 #include "io/pt2/operands.h"
+#include "io/pt2/search.h"
+#include "io/pt2/shapes.h"
 
 namespace gradus::pt2 {
 
@@ -40,23 +41,23 @@ void kthvalue_rule(Call& c) {
   for (const Value& y : out) c.give(keepdim ? unsqueeze(y, dim) : y);
 }
 
-// How many of the ascending numbers lie before x: those below it, or with `right` not above it.
-void bucket_rule(Call& c) {
-  const bool buckets = c.given("boundaries");
-  Value row = c.x(buckets ? "boundaries" : "sorted_sequence"), x = c.x();
-  if (c.given("sorter")) c.fail("a sorter is not supported; sort the sequence first");
-  if (row.rank() > 1 && x.is_number()) c.fail("a number wants one sequence, not several");
+void place_in_order_rule(Call& c) {
+  Value rows = c.x(c.given("boundaries") ? "boundaries" : "sorted_sequence"), x = c.x();
+  need_dims(rows, 1, "its sequence");
+  if (rows.rank() > 1 && x.is_number()) c.fail("a number wants one sequence, not several");
+  if (c.given("sorter")) rows = ops::gather(rows, cast(c.x("sorter"), DType::i64), rows.rank() - 1);
   const bool right = c.flag("right", false) || c.text("side", "left") == "right";
-  Value each = row.rank() > 1 ? unsqueeze(row, row.rank() - 1) : row;
-  Value number = x.is_number() ? x : unsqueeze(x, x.rank());
-  Value before = right ? le(each, number) : lt(each, number);
-  c.give(cast(sum(cast(before, DType::i64), {-1}, false), c.result().dtype));
+  c.give(cast(place_in_order(rows, x, right), c.result().dtype));
 }
 
 constexpr RuleEntry sorting_table[] = {
-    {"sort", sort_rule},        {"argsort", sort_rule},      {"msort", rows_sort_rule},
-    {"topk", topk_rule},        {"kthvalue", kthvalue_rule}, {"searchsorted", bucket_rule},
-    {"bucketize", bucket_rule},
+    {"sort", sort_rule},
+    {"argsort", sort_rule},
+    {"msort", rows_sort_rule},
+    {"topk", topk_rule},
+    {"kthvalue", kthvalue_rule},
+    {"searchsorted", place_in_order_rule},
+    {"bucketize", place_in_order_rule},
 };
 
 }  // namespace

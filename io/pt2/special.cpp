@@ -70,9 +70,13 @@ void ndtri_rule(Call& c) {
   c.give(unary("erfinv", x * 2.0 - 1.0) * std::numbers::sqrt2);
 }
 
+// -x log(x). At 0 it is 0, and rises without bound there as the root does.
 void entropy_rule(Call& c) {
   Value x = in_result_dtype(c);
-  c.give(where(lt(x, num(0.0)), num(-INFINITY), -binary("xlogy", x, x)));
+  Value is_zero = eq(x, num(0.0)), root = unary("sqrt", where(is_zero, x, num(1.0)));
+  Value away = where(is_zero, num(1.0), x);
+  Value y = where(is_zero, root, -binary("xlogy", away, away));
+  c.give(where(lt(x, num(0.0)), num(-INFINITY), y));
 }
 
 void polygamma_rule(Call& c) {

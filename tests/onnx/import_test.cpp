@@ -204,7 +204,7 @@ TEST(OnnxImport, WeightsOfInnerGraphsAreWeights) {
   expect_gradients(model, in);
 }
 
-// Images of any size are doubled; other scales need to know it.
+// Images of any size are doubled.
 TEST(OnnxImport, NearestElementsAreRepeatedAlongNamedSizes) {
   for (const char* transform : {"asymmetric", "half_pixel"}) {
     Model m;
@@ -220,12 +220,56 @@ TEST(OnnxImport, NearestElementsAreRepeatedAlongNamedSizes) {
                 {1, 1, 1, 2, 2, 2, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 3, 3, 3, 4, 4, 4});
     expect_gradients(model, in);
   }
-  Model m;
-  m.input("x", f32, {1, 1, "H", 2});
-  m.weight(tensor("scales", {4}, {1, 1, 1.5f, 1}));
-  m.node("Resize", {"x", "", "scales"}, {"y"});
+}
+
+// Scales along a size that has a name give what they give where the size is known.
+TEST(OnnxImport, ResizesAlongNamedSizes) {
+  for (const char* mode : {"nearest", "linear", "cubic"})
+    for (const char* transform : {"half_pixel", "pytorch_half_pixel", "half_pixel_symmetric",
+                                  "align_corners", "asymmetric"})
+      for (const float scale : {1.5f, 0.6f, 2.0f, 0.3f}) {
+        auto model = [&](bool named) {
+          Model m(19);
+          if (named)
+            m.input("x", f32, {1, "H", "W"});
+          else
+            m.input("x", f32, {1, 5, 4});
+          m.weight(tensor("scales", {3}, {1, scale, 1.3f}));
+          m.node("Resize", {"x", "", "scales"}, {"y"})
+              .set("mode", mode)
+              .set("coordinate_transformation_mode", transform)
+              .set("exclude_outside", mode[0] == 'c' ? 1 : 0);
+          m.output("y");
+          return m.import();
+        };
+        SCOPED_TRACE(fmt::format("{} {} {}", mode, transform, scale));
+        std::vector<double> numbers;
+        for (int i = 0; i < 20; ++i) numbers.push_back(0.1 * ((i * 7) % 11) - 0.5);
+        Values in{{"x", floats({1, 5, 4}, numbers)}};
+        onnx::Import any = model(true);
+        const Tensor y = run(any, in)["y"], known = run(model(false), in)["y"];
+        EXPECT_EQ(to_string(y.shape()), to_string(known.shape()));
+        expect_near(y, known.to_doubles());
+        if (scale == 1.5f) expect_gradients(any, in);
+      }
+}
+
+TEST(OnnxImport, ResizesToNamedSizes) {
+  Model m(19);
+  m.input("x", f32, {1, "H"});
+  m.input("like", f32, {1, "K"});
+  m.node("Shape", {"like"}, {"sizes"});
+  m.node("Resize", {"x", "", "", "sizes"}, {"y"}).set("mode", "linear");
   m.output("y");
-  expect_refused(m, {"Resize along a size that has a name"});
+  Values in{{"x", floats({1, 2}, {0, 4})}, {"like", floats({1, 4}, {0, 0, 0, 0})}};
+  expect_near(run(m.import(), in)["y"], {0, 1, 3, 4});
+  Model smooth(19);
+  smooth.input("x", f32, {1, "H"});
+  smooth.input("like", f32, {1, "K"});
+  smooth.node("Shape", {"like"}, {"sizes"});
+  smooth.node("Resize", {"x", "", "", "sizes"}, {"y"}).set("mode", "linear").set("antialias", 1);
+  smooth.output("y");
+  expect_refused(smooth, {"Resize with antialias along a size that has a name"});
 }
 
 // Before version 14 a model trains where it asks for the statistics.

@@ -183,6 +183,28 @@ const Family families[] = {
            .set("layout", 1);
        m.node("Flatten", {"h"}, {"y"});
      }},
+    {"lstm_of_steps",
+     {2, 2},
+     [](Model& m) {
+       m.weight(spread("w", {2, 12, 2}));
+       m.weight(spread("r", {2, 12, 3}));
+       m.weight(spread("b", {2, 24}));
+       m.node("LSTM", {"x", "w", "r", "b"}, {"a", "h", "c"})
+           .set("hidden_size", 3)
+           .set("direction", "bidirectional");
+       m.node("Flatten", {"a"}, {"y"});
+     }},
+    {"gru_of_steps",
+     {2, 2},
+     [](Model& m) {
+       m.weight(spread("w", {1, 9, 2}));
+       m.weight(spread("r", {1, 9, 3}));
+       m.weight(spread("b", {1, 18}));
+       m.node("GRU", {"x", "w", "r", "b"}, {"a", "h"})
+           .set("hidden_size", 3)
+           .set("direction", "reverse");
+       m.node("Flatten", {"a"}, {"y"});
+     }},
     {"sequences",
      {4},
      [](Model& m) {
@@ -269,6 +291,45 @@ TEST(OnnxOperators, ScattersThatCombine) {
   }
 }
 
+// From numbers that are inputs.
+TEST(OnnxOperators, RangesByData) {
+  struct Case {
+    double start, limit, delta;
+    std::vector<double> y;
+  };
+  const Case cases[] = {{0.5, 2.1, 0.5, {0.5, 1, 1.5, 2}},
+                        {3, 0.4, -1.25, {3, 1.75, 0.5}},
+                        {1, 3, 1, {1, 2}},
+                        {1, 1, 1, {}},
+                        {1, 3, -1, {}}};
+  for (const Case& k : cases) {
+    Model m;
+    for (const char* name : {"start", "limit", "delta"}) m.input(name, f32, std::vector<Size>{});
+    m.node("Range", {"start", "limit", "delta"}, {"r"});
+    m.node("Mul", {"r", "r"}, {"y"});
+    m.output("y");
+    onnx::Import model = m.import();
+    Values in{{"start", floats({}, {k.start})},
+              {"limit", floats({}, {k.limit})},
+              {"delta", floats({}, {k.delta})}};
+    std::vector<double> squares;
+    for (double v : k.y) squares.push_back(v * v);
+    expect_near(run(model, in)["y"], squares);
+  }
+  for (auto [start, limit, delta, expected] : {std::tuple{1, 8, 3, std::vector<double>{1, 4, 7}},
+                                               {9, 2, -3, {9, 6, 3}},
+                                               {-1, 5, 6, {-1}},
+                                               {0, -4, 2, {}}}) {
+    Model m;
+    for (const char* name : {"start", "limit", "delta"}) m.input(name, i64, std::vector<Size>{});
+    m.node("Range", {"start", "limit", "delta"}, {"y"});
+    Values in{{"start", whole({}, {double(start)})},
+              {"limit", whole({}, {double(limit)})},
+              {"delta", whole({}, {double(delta)})}};
+    expect_near(one_result(m, in), expected);
+  }
+}
+
 // What data count has a name, in the results of derivatives too.
 TEST(OnnxOperators, SizesThatDataDecide) {
   Model m;
@@ -295,6 +356,41 @@ TEST(OnnxOperators, SequencesOfDifferentLengths) {
             {"lengths", whole({2}, {3, 1}, DType::i32)}};
   double a = std::tanh(0.1), b = std::tanh(0.3 + a), c = std::tanh(0.5 + b);
   expect_near(one_result(m, in), {c, std::tanh(0.2)});
+}
+
+// A number of steps that has a name is a loop. It gives what the steps themselves give.
+TEST(OnnxOperators, RecurrencesOverNamedSteps) {
+  for (const char* op : {"RNN", "GRU", "LSTM"})
+    for (const char* direction : {"forward", "bidirectional"})
+      for (const bool lengths : {false, true}) {
+        const int64_t directions = direction[0] == 'f' ? 1 : 2;
+        const int64_t gates = op[0] == 'R' ? 1 : op[0] == 'G' ? 3 : 4;
+        auto model = [&](bool named) {
+          Model m;
+          if (named)
+            m.input("x", f32, {"S", 2, 2});
+          else
+            m.input("x", f32, {3, 2, 2});
+          m.input("lengths", pb::TensorProto::INT32, {2});
+          m.weight(spread("w", {directions, gates * 3, 2}));
+          m.weight(spread("r", {directions, gates * 3, 3}));
+          m.weight(spread("b", {directions, gates * 6}));
+          m.node(op, {"x", "w", "r", "b", lengths ? "lengths" : ""}, {"a", "h"})
+              .set("hidden_size", 3)
+              .set("direction", direction);
+          m.node("ReduceSum", {"a"}, {"s"}).set("keepdims", 0);
+          m.node("Add", {"h", "s"}, {"y"});
+          m.output("y");
+          return m.import();
+        };
+        const std::vector<int64_t> shape{3, 2, 2};
+        Tensor x = uniform_tensor(DType::f32, shape, -1, 1, "x", 5, *Context::default_context());
+        Values in{{"x", x}, {"lengths", whole({2}, {3, 1}, DType::i32)}};
+        SCOPED_TRACE(fmt::format("{} {} {}", op, direction, lengths));
+        onnx::Import loop = model(true);
+        expect_near(run(loop, in)["y"], run(model(false), in)["y"].to_doubles());
+        expect_gradients(loop, in);
+      }
 }
 
 // What ONNX's own tests leave out.

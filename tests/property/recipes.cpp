@@ -276,6 +276,8 @@ constexpr Recipe table[] = {
     {"local_response_norm", "s[1,4,3]", "size = 3"},
     {"grid_sampler_2d", "s[1,2,3,4] u[1,2,2,2]", ""},
     {"grid_sampler_2d", "s[1,1,3,3] s[1,1,2,2]", "mode = \"bicubic\", padding_mode = \"border\""},
+    {"grid_sampler", "s[1,2,2,3,2] u[1,2,1,2,3]", ""},
+    {"grid_sampler", "s[1,1,4] u[1,3,1]", "mode = \"bicubic\", padding_mode = \"border\""},
     {"nll_loss", "s[2,3] i3[2] u[3]", ""},
     {"nll_loss", "s[2,3,2] i3[2,2]", "reduction = \"none\", ignore_index = 1"},
     {"normalize", "s[2,3]", ""},

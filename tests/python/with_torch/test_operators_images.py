@@ -159,6 +159,9 @@ def test_scales_that_keep_the_sizes():
             F.interpolate(x[:, None], scale_factor=1.1),
             F.interpolate(x, scale_factor=1.1),
             F.interpolate(x[:, :, :5, :5], scale_factor=2.1),
+            F.interpolate(x, scale_factor=1.1, mode="bilinear", antialias=True),
+            F.interpolate(x, scale_factor=(1.1, 0.5), mode="bicubic", antialias=True),
+            F.interpolate(x, scale_factor=(0.5, 1.1), mode="bicubic", antialias=True),
         ),
         draw((2, 3, 6, 7)),
         order=0,
@@ -176,6 +179,98 @@ def test_grid_sample(mode, padding, align_corners):
 
     # Eager PyTorch has no second derivative of it.
     check(sampled, draw((2, 3, 4, 5)), draw((2, 6, 7, 2), -1.4, 1.4, seed=1), order=1)
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_grid_sample_of_volumes(mode, padding, align_corners):
+    def sampled(x, grid):
+        return F.grid_sample(
+            x, grid, mode=mode, padding_mode=padding, align_corners=align_corners
+        )
+
+    x, grid = draw((2, 2, 3, 4, 5)), draw((2, 2, 3, 2, 3), -1.4, 1.4, seed=1)
+    check(sampled, x, grid, order=1)
+    check(sampled, x.float(), grid.float(), order=1)
+
+
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("dtype", [f64, f32], ids=str)
+def test_affine_grid(dtype, align_corners):
+    planes, volumes = draw((2, 2, 3), dtype=dtype), draw((2, 3, 4), dtype=dtype, seed=1)
+    f = lambda p, v: (
+        F.affine_grid(p, (2, 3, 4, 5), align_corners=align_corners).sin(),
+        F.affine_grid(p, (2, 1, 1, 3), align_corners=align_corners).sin(),
+        F.affine_grid(v, (2, 3, 2, 4, 3), align_corners=align_corners).sin(),
+        F.affine_grid(v, (2, 3, 2, 1, 1), align_corners=align_corners).sin(),
+    )
+    check(f, planes, volumes)
+
+
+def test_affine_grid_of_named_sizes():
+    # PyTorch makes constants of the sizes of the images.
+    named = torch.export.Dim.DYNAMIC
+    check(
+        lambda p, x: F.grid_sample(x, F.affine_grid(p, x.shape, align_corners=False)),
+        draw((2, 2, 3)),
+        draw((2, 3, 4, 5), seed=1),
+        order=1,
+        dynamic_shapes=(({0: named}, {0: named}),),
+    )
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("dtype", [f64, f32], ids=str)
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_antialias(mode, dtype, align_corners):
+    def f(x):
+        to = lambda **o: F.interpolate(
+            x, mode=mode, antialias=True, align_corners=align_corners, **o
+        ).sin()
+        return (
+            to(size=(3, 3)),
+            to(size=(2, 11)),
+            to(size=(1, 7)),
+            to(size=(6, 7)),
+            to(scale_factor=(0.4, 1.7)),
+            to(scale_factor=0.3),
+            to(scale_factor=0.3, recompute_scale_factor=True),
+        )
+
+    check(f, draw((2, 3, 6, 7), dtype=dtype))
+
+
+def test_antialias_of_named_sizes():
+    n, h = torch.export.Dim("n", min=2, max=50), torch.export.Dim("h", min=2, max=50)
+    f = lambda x, **o: F.interpolate(x, mode="bilinear", antialias=True, **o).sin()
+    named = (({0: n, 2: 2 * h},),)
+    check(lambda x: f(x, scale_factor=0.5), draw((2, 3, 8, 7)), dynamic_shapes=named)
+    check(lambda x: f(x, size=(3, 4)), draw((2, 3, 8, 7)), dynamic_shapes=(({0: n},),))
+    with pytest.raises(gradus.Error, match="has to have a known size"):
+        exported(
+            Function(lambda x: f(x, size=(3, 4))), (draw((2, 3, 8, 7)),), dynamic_shapes=named
+        )
+
+
+def test_max_unpool():
+    def f(x):
+        pooled = [
+            F.max_pool2d(x, 2, return_indices=True),
+            F.max_pool2d(x[0, ..., :6], (3, 2), return_indices=True),
+            F.max_pool1d(x[..., 0], 3, return_indices=True),
+            F.max_pool3d(x[:, None, ..., :6], (1, 2, 3), return_indices=True),
+        ]
+        return (
+            F.max_unpool2d(*pooled[0], 2, output_size=(6, 7)).sin(),
+            F.max_unpool2d(*pooled[1], (3, 2)).sin(),
+            F.max_unpool1d(*pooled[2], 3).sin(),
+            F.max_unpool3d(*pooled[3], (1, 2, 3)).sin(),
+        )
+
+    check(f, draw((2, 3, 6, 7)))
+    check(f, draw((2, 3, 6, 7), dtype=f32))
 
 
 def test_named_sizes():
@@ -198,11 +293,3 @@ def test_named_sizes():
         draw((3, 2, 3, 3), seed=1),
         dynamic_shapes=(({0: n, 2: 2 * h}, None),),
     )
-
-
-def test_refuses_antialias():
-    with pytest.raises(gradus.Error, match="not supported"):
-        exported(
-            Function(lambda x: F.interpolate(x, (3, 3), mode="bilinear", antialias=True)),
-            (draw((1, 2, 6, 6)),),
-        )

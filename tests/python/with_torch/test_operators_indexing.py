@@ -29,11 +29,13 @@ READS = {
         x.gather(1, i.abs().reshape(1, 2, 3)),
         x.gather(-1, i.abs().reshape(3, 2, 1)),
         x[0, 0, 0].gather(0, i[0] * 0),
+        x.gather(0, i[:0]),
     ),
     "take": lambda x, i: (x.take(i), x.take(i.reshape(2, 3) * 7)),
     "take_along_dim": lambda x, i: (
         torch.take_along_dim(x, i.abs()[:4].reshape(4, 1, 1), 1),
         torch.take_along_dim(x, i.abs()),
+        torch.take_along_dim(x, i[:4].reshape(4, 1, 1), 1),
         torch.take_along_dim(x[:1], i.abs().reshape(6, 1, 1)[:4], 2),
     ),
     "int32": lambda x, i: x[i.to(i32)],
@@ -117,6 +119,52 @@ def test_scatter_reduce(reduce, include_self):
         ints((3, 6), 0, 4),
         order=2 if reduce in ("sum", "mean") else 1,
     )
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
+def test_index_reduce(reduce, include_self):
+    index = torch.tensor([1, 0, 1, 3])
+
+    def f(x, s):
+        return (
+            x.index_reduce(0, index, s, reduce, include_self=include_self).sin(),
+            x.index_reduce(-1, index[:2], s[..., :2], reduce, include_self=include_self).sin(),
+            x[:, 0, 0].index_reduce(0, index, s[:, 0, 0], reduce, include_self=include_self).sin(),
+        )
+
+    x, s = draw((4, 3, 5), 0.5, 2), draw((4, 3, 5), 0.5, 2, seed=1)
+    check(f, x, s)
+    s[2] = s[0]  # ties
+    if include_self:  # else PyTorch counts x where it equals the result, too
+        s[0] = s[2] = x[1]
+    check(f, x, s, order=1)
+    check(f, x.float(), s.float(), order=1)
+
+
+def test_index_reduce_of_named_sizes():
+    f = lambda x, s, i: x.index_reduce(1, i, s, "amax").sin()
+    index = torch.tensor([1, 0, 1, 3])
+    check(f, draw((3, 5)), draw((3, 4), seed=1), index, dynamic=True)
+
+
+def test_nonzero_without_dimensions():
+    f = lambda x: (torch.nonzero(x), torch.nonzero(x - 1), torch.argwhere(x))
+    check(f, torch.tensor(1.0, dtype=f64), order=0)
+
+
+def test_nonzero_of_a_size():
+    f = lambda x: (
+        torch.nonzero_static(x > 0, size=4),
+        torch.nonzero_static(x > 0, size=40, fill_value=7),
+        torch.nonzero_static(x[0, 0], size=2),
+        torch.nonzero_static(x[0, 0, 0], size=2),
+        torch.nonzero_static(x[:0], size=3),
+        torch.nonzero_static(x > 9, size=0),
+        x[torch.nonzero_static(x[:, 0, 0] > -9, size=3)[:, 0]] * 2,
+    )
+    check(f, draw((3, 4, 2)))
+    check(lambda x: torch.nonzero_static(x > 0, size=4), draw((5, 3)), order=0, dynamic=True)
 
 
 MASKED = {

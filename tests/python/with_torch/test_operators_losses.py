@@ -270,6 +270,12 @@ def test_factorization(name):
     check(FACTORIZATIONS[name], positive(3), order=1, tolerance=1e-7)
 
 
+def test_pseudoinverse_of_a_triangle():
+    f = lambda a: torch.linalg.pinv(a, hermitian=True)
+    check(f, draw((2, 4, 4)), order=0)  # the other triangle is not read
+    check(lambda a: f(a + a.mT), draw((4, 4)), tolerance=1e-7)
+
+
 NAMED = {
     "losses": lambda x, y: (
         F.mse_loss(x, y),

@@ -27,6 +27,9 @@ UNARY = {
     "sign": (torch.sign, -2, 2),
     "sgn": (torch.sgn, -2, 2),
     "square": (torch.square, -2, 2),
+    "positive": (torch.positive, -2, 2),
+    "conj_physical": (torch.conj_physical, -2, 2),
+    "angle": (lambda x: torch.angle(x) * x, -2, 2),
     "floor": (torch.floor, -4, 4),
     "ceil": (torch.ceil, -4, 4),
     "trunc": (torch.trunc, -4, 4),
@@ -86,6 +89,16 @@ def test_unary(name):
     function, low, high = UNARY[name]
     check(each(function), *[draw(s, low, high, seed=i) for i, s in enumerate(SHAPES)])
     check(each(function), draw((7,), low, high, f32), order=1)
+
+
+def test_entropy_at_zero():
+    x = torch.tensor([0.0, 1.0, 0.3], dtype=f64)
+    check(torch.special.entr, x)
+    check(torch.special.entr, torch.tensor([-1.0, math.nan, math.inf], dtype=f64), order=0)
+
+
+def test_all_numbers_are_real():
+    check(lambda x: (torch.isreal(x), torch.isreal(x > 0)), draw((2, 3)), order=0)
 
 
 @pytest.mark.parametrize("name", [n for n in UNARY if n not in FLOATING_ONLY])

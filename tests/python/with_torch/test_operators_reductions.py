@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 F = torch.nn.functional
 
 import gradus
-from torch_operators import check, draw, ints
+from torch_operators import Function, Ours, check, draw, exported, ints
 
 f64, f32, i64, i32 = torch.float64, torch.float32, torch.int64, torch.int32
 
@@ -152,6 +152,19 @@ def test_reduction_of_integers(name):
     check(lambda x: tuple(REDUCTIONS[name](x)), x, order=0)
 
 
+@pytest.mark.parametrize("dtype", [f64, f32], ids=str)
+def test_variance_with_any_correction(dtype):
+    f = lambda x: (
+        x.var(1, correction=1.5).sin(),
+        x.std(0, correction=0.25, keepdim=True).sin(),
+        *torch.var_mean(x, (0, 2), correction=2.5),
+        x.var(correction=-0.5),
+    )
+    check(f, draw((3, 4, 2), dtype=dtype))
+    check(lambda x: (x.var(0, correction=1.5), x.std(correction=0.5)), draw((5, 3)), dynamic=True)
+    check(lambda x: x[:, :1].var(1, correction=1.5), draw((3, 4)), order=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int64, torch.bool])
 def test_running_extrema_of_the_least_integer(dtype):
     least = 0 if dtype in (torch.uint8, torch.bool) else torch.iinfo(dtype).min
@@ -255,6 +268,57 @@ def test_searching():
     check(f, edges, torch.tensor([[-1.0, 0.0, 2.0], [2.5, 3.0, 9.0]], dtype=f64), order=0)
     rows = torch.stack([edges, edges + 0.5])
     check(lambda e, x: torch.searchsorted(e, x), rows, draw((2, 3), 0, 3), order=0)
+    check(lambda e, x: torch.bucketize(x.sin(), e) * x, edges, draw((2, 3)))
+
+
+@pytest.mark.parametrize("dtype", [f64, f32], ids=str)
+@pytest.mark.parametrize("right", [False, True])
+def test_searching_with_nan(right, dtype):
+    # Also in rows that NaN leaves in no order, where places follow from the steps of the search.
+    nan, inf = math.nan, math.inf
+    x = torch.tensor([-5.0, 0.0, 1.0, 1.5, 2.0, 9.0, nan, inf, -inf], dtype=dtype)
+    f = lambda e, x: torch.searchsorted(e, x, right=right)
+    rows = [[], [0.0], [nan], [0.0, 1.0, 2.0, 2.0, 3.0], [0.0, 1.0, nan, nan], [0.0, inf, nan]]
+    rows += [[0.0, nan, 1.0, 2.0, nan, 3.0, nan], [nan, 1.0, 2.0, 3.0]]
+    for row in rows:
+        check(f, torch.tensor(row, dtype=dtype), x, order=0)
+        several = torch.tensor([row, row[::-1]], dtype=dtype)
+        check(f, several, torch.stack([x, x.flip(0)]), order=0)
+
+
+def test_searching_in_any_order():
+    f = lambda e, x: (
+        torch.searchsorted(e, x, sorter=torch.argsort(e)),
+        torch.searchsorted(e, x, sorter=torch.argsort(e), right=True),
+    )
+    check(f, draw((9,)), draw((2, 3), seed=1), order=0)
+    check(f, draw((2, 3, 9)), draw((2, 3, 4), seed=1), order=0)
+
+
+def test_searching_kinds_of_numbers():
+    places = ints((5,), 0, 6).sort()[0]
+    check(lambda e, x: torch.bucketize(x, e), places, draw((7,), 0, 6), order=0)
+    check(lambda e, x: torch.bucketize(x, e), draw((6,), 0, 6).sort()[0], ints((7,)), order=0)
+    check(lambda e: torch.searchsorted(e, 2.5, out_int32=True), places, order=0)
+    check(lambda e, x: torch.searchsorted(e, x), draw((6,)).sort()[0], draw(()), order=0)
+    check(lambda e, x: torch.searchsorted(e, x), draw((2, 6)).sort()[0], draw((2, 0)), order=0)
+
+
+@pytest.mark.parametrize("elements", [0, 1, 2, 7, 64])
+def test_searching_any_number_of_elements(elements):
+    n, m = torch.export.Dim("n", min=0), torch.export.Dim("m", min=0)
+    f = Function(lambda e, x: torch.searchsorted(e, x))
+    program = exported(f, (draw((5,)), draw((3,))), dynamic_shapes=(({0: n}, {0: m}),))
+    edges, x = draw((elements,)).sort()[0], draw((9,), seed=1)
+    (name,) = [n for n, _ in program.results()]
+    ours = Ours(program, (edges, x), 0)
+    assert (ours.run(ours.inputs)[name] == torch.searchsorted(edges, x).numpy()).all()
+
+
+def test_searching_takes_memory_of_its_operands():
+    # All against all would take 90 GB.
+    edges, x = draw((100_000,)).sort()[0], draw((100_000,), seed=1)
+    check(lambda e, x: torch.searchsorted(e, x), edges, x, order=0)
 
 
 def test_unique_follows_torch():

@@ -59,6 +59,7 @@ PUT_TOGETHER = {
         F.pad(x[None, None], (1, 1, 0, 2, 1, 3), "replicate"),
     ),
     "clone": lambda x: (x.clone(), x[1].clone()),
+    "sum_to_size": lambda x: (x.sum_to_size(3, 1), x.sum_to_size(5), x.sum_to_size(4, 3, 5)),
     "diff": lambda x: (
         x.diff(),
         x.diff(2, 1),
@@ -96,6 +97,30 @@ def test_put_together(name):
 
 
 # Eager PyTorch's gradient differs from finite differences.
+def test_combinations():
+    f = lambda x: (
+        torch.combinations(x).sin(),
+        torch.combinations(x, 1),
+        torch.combinations(x, 3).sin(),
+        torch.combinations(x, 5).sin(),
+        torch.combinations(x, 3, with_replacement=True).sin(),
+        torch.combinations(x[:1], 2, with_replacement=True).sin(),
+        torch.combinations(x[:2], 3),
+        torch.combinations(x[:0], 2, with_replacement=True),
+    )
+    check(f, draw((5,)))
+
+
+def test_repeats_that_are_constant():
+    # The archive has a name for the sum of the repeats.
+    f = lambda x: (
+        x.repeat_interleave(torch.tensor([2, 0, 1]), dim=1).sin(),
+        x[:, 0, 0].repeat_interleave(torch.tensor([0, 0, 3, 1])).sin(),
+        torch.repeat_interleave(torch.tensor([0, 2, 1])) * 2,
+    )
+    check(f, draw((4, 3, 5)))
+
+
 def test_as_strided_scatter():
     check(
         lambda x: torch.as_strided_scatter(x, x[0, :2] * 2, (2, 5), (7, 1), 3),
@@ -195,6 +220,18 @@ def test_creation():
     check(make, draw((2, 3)))
     with default_dtype(f64):
         check(make, draw((2, 3)))
+
+
+def test_spaces_between_tensors():
+    f = lambda a, b: (
+        *(torch.linspace(a, b, n, dtype=f64) * b for n in (0, 1, 2, 7)),
+        torch.linspace(a, 2.5, 6, dtype=f64),
+        torch.logspace(a, b, 5, dtype=f64) * a,
+        torch.logspace(a, 2, 5, base=2.0, dtype=f64),
+    )
+    check(f, draw(()), draw((), seed=1))
+    f = lambda b: (torch.linspace(1, b, 6) * b, torch.logspace(0, b, 4))
+    check(f, draw((), dtype=f32))
 
 
 def test_creation_of_named_sizes():
