@@ -65,8 +65,8 @@ SmallVector<ops::Value, 2> batch_branch(const Node& node, const ops::BatchedCall
   return c.world.emit(c.op, ops::with_graphs(node, graphs), c.operands);
 }
 
-// Of a call with a derivative of its own, which is batched, too. Inputs that all elements share have
-// the sum of the elements' gradients.
+// Of a call with a derivative of its own, which is batched, too. Inputs that all elements share
+// have the sum of the elements' gradients.
 SmallVector<ops::Value, 2> batch_call(const Node& node, const ops::BatchedCall& c) {
   const auto named = ops::graphs_in(node);
   const Graph &graph = *named[0]->graph, &vjp = *named[1]->graph;

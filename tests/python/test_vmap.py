@@ -255,6 +255,62 @@ def test_loops_and_branches_within(rng):
         same(np.asarray(gradus.vmap(chosen, in_axes=(None, 0))(np.array(k), xs)), expected, rtol=1e-12)
 
 
+CALL_WITH_VJP = """graph main {
+  stage 0 (%x: f64[3], %w: f64[3], %n: i64[3]) {
+    %y, %m, %z = call(%x, %w, %n) {graph = "f", vjp = "f_vjp"}
+    %q = square(%y)
+    %s = sum(%q)
+    return %s
+  }
+}
+graph f {
+  stage 0 (%x: f64[N], %w: f64[N], %n: i64[N]) {
+    %y = mul(%x, %w)
+    %z = add(%x, 1.0)
+    return %y, %n, %z
+  }
+}
+graph f_vjp {
+  stage 0 (%x: f64[N], %w: f64[N], %n: i64[N], %y: f64[N], %m: i64[N], %z: f64[N], %dy: f64[N], %dz: f64[N]) {
+    %u = mul(%dy, %x)
+    %v = mul(%u, 3.0)
+    return dx = RESULT, dw = %v
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("mapped", [["x", "w", "n"], ["x"], ["w"], ["x", "n"]])
+@pytest.mark.parametrize("by_x", ["none", "%v"])
+def test_a_batch_of_a_call_keeps_its_derivative(rng, mapped, by_x):
+    """Here the derivative is not that of the function."""
+    text = CALL_WITH_VJP.replace("RESULT", by_x)
+    program = gradus.parse(text, "calls.ir")
+    given = {"x": rng.normal(size=(2, 3)), "w": rng.normal(size=(2, 3)), "n": np.arange(6).reshape(2, 3)}
+    one = gradus.State(program.differentiate(2).compile())
+    by_slice = []
+    cotangents = rng.normal(size=2)
+    seconds = {name: rng.normal(size=(2, 3)) for name in ("x", "w")}
+    inputs = {name: a if name in mapped else np.stack([a[0]] * 2) for name, a in given.items()}
+    for b in range(2):
+        one.restart()
+        one.run(*(inputs[name][b] for name in ("x", "w", "n")))
+        first = one.run(cotangents[b])
+        second = one.run(*(seconds[name][b] for name in ("x", "w")))
+        by_slice.append([None if r is None else np.asarray(r) for r in [*first, *second]])
+    batched = gradus.State(program.batch(mapped, 2).differentiate(1).compile())
+    batched.run(*(inputs[name] if name in mapped else inputs[name][0] for name in ("x", "w", "n")))
+    got = batched.run(cotangents)
+    for k, name in enumerate(("x", "w")):
+        expected = [r[k] for r in by_slice]
+        if expected[0] is None:
+            assert got[k] is None or not np.asarray(got[k]).any()
+        elif name in mapped:
+            same(np.asarray(got[k]), np.stack(expected))
+        else:
+            same(np.asarray(got[k]), sum(expected))
+
+
 def test_a_loop_over_batches(rng):
     w, xs = operands(rng)
     steps = lambda h: gradus.scan(  # noqa: E731
