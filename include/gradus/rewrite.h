@@ -56,7 +56,7 @@ void take_apart(Graph& graph, size_t stage, const Node& node, std::vector<Node>&
                 Substitute& substitute);
 
 // The compositions that `decompose_nodes` keeps: none, those with a derivative rule, or those with
-// a derivative rule and a batch rule, or graphs that are batched in its place.
+// a derivative rule and a batch rule, and calls with a derivative graph.
 enum class Kept : uint8_t { none, differentiable, batched };
 
 // Returns the nodes with their compositions expanded (see `decompose`), in order.

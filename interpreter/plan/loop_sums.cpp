@@ -89,6 +89,7 @@ fusion::Nest repeated(const fusion::Nest& nest, size_t times, const NextOfLoad& 
   fusion::Nest all = nest;
   all.steps.clear();
   all.registers = 0;  // what it reads is in the first cache: the widest are the fastest
+  all.row_size = 0;   // such a kernel has code for each place in a row
   for (size_t t = 1; t < times; ++t)
     for (size_t k = 0; k < nest.loads.size(); ++k)
       if (next[k] == none) all.loads.push_back(nest.loads[k]);

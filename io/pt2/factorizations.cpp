@@ -82,7 +82,8 @@ Value pseudoinverse_operand(Call& c) {
   need_dims(x, 2, "its matrix");
   Value below = emit("tril", {x}, {{"diagonal", -1}});
   Value whole = emit("tril", {x}, {}) + swap_last(below);
-  return x + detach(whole - x);
+  Value passed = where(emit("isfinite", {x}), x - detach(x), num(0.0));  // 0
+  return detach(whole) + passed;
 }
 
 void pseudoinverse_rule(Call& c) {

@@ -19,19 +19,26 @@ Value filled(const Value& bin, const Value& inside, const Value& weight, const D
   return scatter_add(none, flat(index), flat(cast(added, dtype)), 0);
 }
 
-// The outer edges: numbers, or where these are equal those of the data.
+// The outer edges.
 struct Range {
   Value low, high;
 };
-Range range_of(Call& c, const Value& x, double low, double high) {
+
+// Equal ends are moved apart by 1.
+Range given_range(Call& c, const Value& x, double low, double high) {
   auto number = [&](double v) { return full(c.world(), {}, v, x.dtype()); };
   if (!(low <= high)) c.fail("its range is from {} to {}; the first has to be less", low, high);
-  if (low < high) return {number(low), number(high)};
-  const bool nothing = ir::numel(x.dims()) == Dim(0);
-  Value least = nothing ? number(0) : emit("amin", {flat(x)});
-  Value most = nothing ? number(0) : emit("amax", {flat(x)});
-  Value widened = where(eq(least, most), number(0.5), number(0));
-  return {least - widened, most + widened};
+  const double apart = low == high ? 0.5 : 0;
+  return {number(low - apart), number(high + apart)};
+}
+
+bool has_elements(const Value& x) { return ir::numel(x.dims()) != Dim(0); }
+
+// Of data that have elements.
+Range range_of_data(const Value& x) {
+  Value least = emit("amin", {flat(x)}), most = emit("amax", {flat(x)});
+  Value apart = where(eq(least, most), num(0.5), num(0.0));
+  return {least - apart, most + apart};
 }
 
 Value is_within(const Value& x, const Range& r) { return logical_and(ge(x, r.low), le(x, r.high)); }
@@ -40,7 +47,8 @@ void equal_bins(Call& c) {
   Value x = detach(c.x());
   const int64_t bins = c.integer("bins", 100);
   if (bins < 1) c.fail("it has {} bins; 1 is wanted at least", bins);
-  const Range r = range_of(c, x, c.number("min", 0), c.number("max", 0));
+  const double low = c.number("min", 0), high = c.number("max", 0);
+  const Range r = low == high && has_elements(x) ? range_of_data(x) : given_range(c, x, low, high);
   Value inside = is_within(x, r);
   Value place = (where(inside, x, r.low) - r.low) * static_cast<double>(bins) / (r.high - r.low);
   Value bin = binary("minimum", cast(place, DType::i64), num(bins - 1));
@@ -70,10 +78,11 @@ void bins_with_edges(Call& c) {
   if (c.given("bins") && c.is_tensor("bins")) return give_between(c, x, detach(c.x("bins")));
   const int64_t bins = c.integer("bins", 100);
   if (bins < 1) c.fail("it has {} bins; 1 is wanted at least", bins);
-  std::vector<double> ends{0, 0};
+  std::vector<double> ends{0, 1};
   if (c.given("range")) ends = c.numbers("range");
   if (ends.size() != 2) c.fail("its range has {} numbers; 2 are wanted", ends.size());
-  const Range r = range_of(c, x, ends[0], ends[1]);
+  const bool of_data = !c.given("range") && has_elements(x);
+  const Range r = of_data ? range_of_data(x) : given_range(c, x, ends[0], ends[1]);
   give_between(c, x, evenly_spaced(r.low, r.high, bins + 1));
 }
 

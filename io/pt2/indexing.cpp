@@ -204,6 +204,9 @@ void index_reduce(Call& c) {
   Along a(c);
   Value index = whole_index(a.listed(c.x("index")));
   Value source = a.listed(cast(c.x("source"), a.x.dtype()));
+  if (source.rank() != a.x.rank() || index.rank() != 1)
+    c.fail("its operand has {} dimensions, its source {} and its index {}", a.x.rank(),
+           source.rank(), index.rank());
   Dims along(source.dims().size() - static_cast<size_t>(a.dim), 1);
   along[0] = index.dims()[0];
   Value places = expand(reshape(index, along), source.dims());

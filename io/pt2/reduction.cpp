@@ -62,11 +62,10 @@ Value variance_of(Call& c, const Value& x, const Ints& dims, bool keepdim) {
                         {{"correction", static_cast<int64_t>(correction)}});
   Dim n = 1;
   for (int64_t d : dims) n = n * x.dims()[static_cast<size_t>(d)];
-  Value count = full(c.world(), {}, 0, x.dtype()) + Value::number(n);
-  Value left = binary("maximum", count - correction, num(0.0));
-  Value plain = reduced_over("var", x, dims, keepdim, {{"correction", 0}});
-  Value y = plain * (count / left);
-  return c.ours() == "std" ? unary("sqrt", y) : y;
+  Value count = full(c.world(), {}, 0, DType::f64) + Value::number(n);
+  Value ratio = count / binary("maximum", count - correction, num(0.0));
+  if (c.ours() == "std") ratio = unary("sqrt", ratio);
+  return reduced_over(c.ours(), x, dims, keepdim, {{"correction", 0}}) * cast(ratio, x.dtype());
 }
 
 void variance_rule(Call& c) {

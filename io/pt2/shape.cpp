@@ -268,7 +268,8 @@ void combinations(Call& c) {
   const bool again = c.flag("with_replacement", false);
   const auto n = x.dims()[0].constant();
   constexpr size_t most = 1 << 20;
-  if (!n || r < 1) c.fail("it wants a list of a known size, and r of 1 at least");
+  if (!n || r < 1 || r > static_cast<int64_t>(most))
+    c.fail("it wants a list of a known size, and r from 1 to {}", most);
   std::vector<int64_t> all, chosen;
   for (int64_t k = 0; k < r; ++k) chosen.push_back(again ? 0 : k);
   // The last place of a choice that can go on does, and those behind it follow.

@@ -6,6 +6,7 @@
 #include "ir/passes/graph_world.h"
 #include "ops/collectives.h"
 #include "ops/size_names.h"
+#include "ops/structural.h"
 
 namespace gradus::ir {
 
@@ -14,7 +15,7 @@ namespace {
 bool to_be_taken_apart(const Node& node, Kept kept) {
   if (!node.op->runs_composed(node.attributes)) return false;
   if (kept == Kept::none || !node.op->has_vjp(node.attributes)) return true;
-  return kept == Kept::batched && !node.op->batch && !node.op->traits.structural;
+  return kept == Kept::batched && !node.op->batch && !ops::is_call(node);
 }
 
 // A call whose graph has sizes that data decide: with names for them that the program lacks.

@@ -76,18 +76,18 @@ SmallVector<ops::Value, 2> batch_call(const Node& node, const ops::BatchedCall& 
   for (size_t i = 0; i < c.operands.size(); ++i) {
     if (!c.batched[i]) continue;
     inputs.push_back(name_of(graph, i));
-    inputs_of_vjp.push_back(name_of(vjp, i));
+    if (i < vjp.stages[0].inputs.size()) inputs_of_vjp.push_back(name_of(vjp, i));
   }
   for (size_t i = c.operands.size(); i < vjp.stages[0].inputs.size(); ++i)
     inputs_of_vjp.push_back(name_of(vjp, i));
   Graph gradients = batch(vjp, inputs_of_vjp, size);
   GraphWorld world(gradients, 0, gradients.stages[0].nodes);
-  auto gradient = gradients.stages[0].results.begin();
-  for (size_t i = 0; i < c.operands.size(); ++i) {
+  std::vector<Result>& results = gradients.stages[0].results;
+  for (size_t i = 0, g = 0; i < c.operands.size() && g < results.size(); ++i) {
     if (!is_floating(c.operands[i].dtype())) continue;
-    if (!c.batched[i])
-      gradient->value = GraphWorld::id_of(ops::sum(world.value(gradient->value), {0}, false));
-    ++gradient;
+    ValueId& gradient = results[g++].value;
+    if (!c.batched[i] && gradient != no_value)
+      gradient = GraphWorld::id_of(ops::sum(world.value(gradient), {0}, false));
   }
   const std::array graphs{std::make_shared<const Graph>(batch(graph, inputs, size)),
                           std::make_shared<const Graph>(std::move(gradients))};

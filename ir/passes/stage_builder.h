@@ -15,6 +15,7 @@
 #include "ir/passes/backpropagate.h"
 #include "ir/passes/count_trips.h"
 #include "ir/passes/loops.h"
+#include "ops/structural.h"
 
 namespace gradus::ir {
 
@@ -321,7 +322,7 @@ class StageBuilder {
     try {
       const ops::BatchedCall call{*node.op, node.attributes, world, operands,
                                   batched,  results,         size};
-      const bool by_graphs = node.op->traits.loop || node.op->traits.structural;
+      const bool by_graphs = node.op->traits.loop || ops::is_call(node);
       auto ys = by_graphs ? batch_graphs(node, call) : ops::emit_batched(call);
       for (size_t i = 0; i < node.results.size(); ++i)
         by[node.results[i]] = GraphWorld::id_of(ys[i]);

@@ -162,6 +162,56 @@ TEST(RowKernels, OfSeveralLevels) {
               std::vector<Sizes>{{2, 3, 1}, {2, 3, 50}, {1, 4, 1300}, {3, 1, 17}, {2, 2, 2048}});
 }
 
+// What is read at an index of the row, of each element and of each place, and of two operands.
+TEST(ShortRowKernels, ReadEdges) {
+  constexpr int64_t rows = 21, n = 5, table = 7;
+  auto indices = [](size_t count) {
+    std::vector<int64_t> v(count);
+    for (size_t i = 0; i < count; ++i) v[i] = static_cast<int64_t>(i * i % table);
+    return v;
+  };
+  std::vector<float> x(static_cast<size_t>(rows * n));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 31) * 0.7f - 8;
+  auto bytes = [](auto& v) { return reinterpret_cast<std::byte*>(v.data()); };
+  auto expect_alike = [&](std::string_view loads, std::string_view of, const Frame& frame,
+                          std::vector<std::byte*> args) {
+    for (const char* rest : {"%v3 = reduce sum(%v2) : f32 in f32 %v4 = sub(%v2, %v3) : f32 in f32 "
+                             "store %v4 store_row %v3 }",
+                             "%v3 = exp(%v2) : f32 in f32 store %v3 }"}) {
+      Nest nest =
+          parse_nest(fmt::format("nest 2 {{ {} %v2 = neg({}) : f32 in f32 {}", loads, of, rest));
+      nest.row_size = n;
+      if (nest.loads[0].operands > 1 && !nest.reduces()) continue;  // rows would be cut
+      verify(nest);
+      check_frame(nest, frame);
+      std::vector<float> expected(static_cast<size_t>(rows * (n + 1))), got(expected.size());
+      static WorkerPool workers(2);
+      for (std::vector<float>* y : {&expected, &got}) {
+        std::vector<std::byte*> all = args;
+        all.push_back(bytes(*y));
+        all.push_back(bytes(*y) + rows * n * 4);
+        if (y == &expected)
+          evaluate(nest, frame, all.data());
+        else
+          compiler().compile(nest, some_isa)->run(frame, all.data(), workers);
+      }
+      EXPECT_EQ(got, expected) << print(nest);
+    }
+  };
+  std::vector<int64_t> of_row = indices(rows), of_element = indices(rows * n),
+                       of_place = indices(n);
+  expect_alike("%v0 = load i64 [strided, broadcast] %v1 = load f32 [broadcast, contiguous] at %v0",
+               "%v1", {{rows, n}, {{1, 0}, {0, 1}}, {}, {0, n}}, {bytes(of_row), bytes(x)});
+  expect_alike("%v0 = load i64 [strided, contiguous] %v1 = load f32 [broadcast, broadcast] at %v0",
+               "%v1", {{rows, n}, {{n, 1}, {0, 0}}, {}, {0, 3}}, {bytes(of_element), bytes(x)});
+  expect_alike("%v0 = load i64 [broadcast, contiguous] %v1 = load f32 [strided, broadcast] at %v0",
+               "%v1", {{rows, n}, {{0, 1}, {3, 0}}, {}, {0, 2}}, {bytes(of_place), bytes(x)});
+  const Frame parts{
+      {rows, n}, {{}, {n, 1}}, {{{{0, 0}, {4, n}, {n, 1}}, {{4, 0}, {rows - 4, n}, {n, 1}}}}};
+  expect_alike("%v0 = load f32 [strided, contiguous] of 2 %v1 = load f32 [strided, contiguous]",
+               "%v0", parts, {bytes(x) + 4 * 7, bytes(x), bytes(x)});
+}
+
 // Without a reduction, a result may lie where an operand does.
 TEST(ShortRowKernels, OfElementsInPlace) {
   Nest nest = parse_nest(

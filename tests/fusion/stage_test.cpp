@@ -85,6 +85,19 @@ TEST_P(Stages, LoopsThatReduceRows) {
   expect_same(nests, {{1, 1}, {3, 5}, {2, 16}, {1, 40}, {2, 1100}}, true);
 }
 
+// Rows side by side: whole vectors of them, fewer, and some that are left.
+TEST_P(Stages, LoopsOfShortRows) {
+  for (std::string_view d : {"f32", "f64", "bf16"}) {
+    std::vector<Nest> nests{parse_nest(softmax_nest(d)), parse_nest(softmax_derivative_nest(d))};
+    nests.push_back(parse_nest(fmt::format(
+        "nest 2 {{ %v0 = load {0} [strided, contiguous] %v1 = load {0} [strided, broadcast]\n"
+        "%v2 = mul(%v0, %v1) : {0} in {1} store %v2 }}",
+        d, d == "f64" ? "f64" : "f32")));
+    for (Nest& nest : nests) nest.row_size = 3;
+    expect_same(nests, {{1, 3}, {5, 3}, {16, 3}, {37, 3}}, true);
+  }
+}
+
 // Bytes that end where a page ends that nobody may read.
 class Fenced {
  public:

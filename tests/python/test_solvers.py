@@ -46,6 +46,19 @@ def test_root_of_a_vector_reads_what_is_around_it():
     same(da.numpy(), -np.outer(adjoint, x), rtol=1e-10)
 
 
+def test_batches_of_roots_and_linear_systems():
+    a = np.array([2.0, 3.0, 0.7])
+    cube = lambda a: gradus.root(lambda x, a: x * x * x - a, np.array(1.0), a)  # noqa: E731
+    same(np.asarray(gradus.vmap(cube)(a)), a ** (1 / 3), rtol=1e-7)
+    solved = lambda a, b: gradus.linear_solve(lambda x: a * x, b)  # noqa: E731
+    rng = np.random.default_rng(4)
+    scales, sides = rng.uniform(1, 2, size=(3, 2)), rng.normal(size=(3, 2))
+    same(np.asarray(gradus.vmap(solved)(scales, sides)), sides / scales, rtol=1e-9)
+    same(np.asarray(gradus.jacobian(lambda b: solved(scales[0], b))(sides[0])), np.diag(1 / scales[0]), rtol=1e-9)
+    energy = lambda b: (solved(scales[0], b) ** 2).sum()  # noqa: E731
+    same(np.asarray(gradus.hessian(energy)(sides[0])), np.diag(2 / scales[0] ** 2), rtol=1e-9)
+
+
 def test_roots_refuse():
     with pytest.raises(gradus.errors.Error, match="50"):
         gradus.root(lambda x: x * x + 1.0, np.array(0.3))

@@ -161,11 +161,15 @@ class ShortRows {
     return places;
   }
 
+  Value* joined(const Lowering::Values& vectors) {
+    return vectors.size() == 1 ? vectors[0] : llvm::concatenateVectors(builder_, vectors);
+  }
+
   // Row i, i + step, i + 2 step, .. as one vector.
   Value* every(const Lowering::Values& rows, size_t i, size_t step) {
     Lowering::Values some;
     for (; i < rows.size(); i += step) some.push_back(rows[i]);
-    return llvm::concatenateVectors(builder_, some);
+    return joined(some);
   }
 
   // In each `size` elements those that `order` says, of a and, from `size` on, of b.
@@ -287,7 +291,7 @@ class ShortRows {
 
   // Rows one after the other, as they lie in memory.
   Value* interleaved(const Lowering::Values& places) {
-    Value* all = llvm::concatenateVectors(builder_, places);
+    Value* all = joined(places);
     SmallVector<int, 64> order;
     for (unsigned l = 0; l < lanes_; ++l)
       for (size_t c = 0; c < places.size(); ++c) order.push_back(static_cast<int>(c * lanes_ + l));

@@ -43,7 +43,7 @@ class LoopsLowering {
   // One for each nest and how many elements it takes at a time: no more than a row has.
   llvm::Function* code_of(const Nest& nest, int64_t columns) {
     const auto most = static_cast<uint64_t>(lanes_of(nest, vector_bits_));
-    const uint64_t lanes = nest.reduces()
+    const uint64_t lanes = nest.reduces() || nest.row_size
                                ? most
                                : std::clamp(std::bit_ceil(static_cast<uint64_t>(columns)),
                                             std::min<uint64_t>(4, most), most);

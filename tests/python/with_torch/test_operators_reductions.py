@@ -163,6 +163,8 @@ def test_variance_with_any_correction(dtype):
     check(f, draw((3, 4, 2), dtype=dtype))
     check(lambda x: (x.var(0, correction=1.5), x.std(correction=0.5)), draw((5, 3)), dynamic=True)
     check(lambda x: x[:, :1].var(1, correction=1.5), draw((3, 4)), order=0)
+    # Where the deviation is 0, its derivative is.
+    check(lambda x: (x * 0 + 1).std(0, correction=0.5), draw((3, 4)), order=1)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int64, torch.bool])

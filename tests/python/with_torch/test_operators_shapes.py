@@ -96,7 +96,6 @@ def test_put_together(name):
     check(results, draw((4, 3, 5)))
 
 
-# Eager PyTorch's gradient differs from finite differences.
 def test_combinations():
     f = lambda x: (
         torch.combinations(x).sin(),
@@ -121,6 +120,7 @@ def test_repeats_that_are_constant():
     check(f, draw((4, 3, 5)))
 
 
+# Eager PyTorch's gradient differs from finite differences.
 def test_as_strided_scatter():
     check(
         lambda x: torch.as_strided_scatter(x, x[0, :2] * 2, (2, 5), (7, 1), 3),

@@ -102,6 +102,8 @@ def test_histogram(dtype):
         torch.histc(x, 3, 2, 2.5),
         *torch.histogram(x, 4, range=(0.0, 1.0)),
         *torch.histogram(x[:6], 5),
+        *torch.histogram(x[:6], 4, range=(1.0, 1.0)),
+        *torch.histogram(x[:0], 4),
         *torch.histogram(x[:2] * 0 + 3, 4),
         *torch.histogram(x, edges),
         *torch.histogram(x, edges, weight=weight, density=True),
