@@ -54,9 +54,9 @@ def test_batches_of_roots_and_linear_systems():
     rng = np.random.default_rng(4)
     scales, sides = rng.uniform(1, 2, size=(3, 2)), rng.normal(size=(3, 2))
     same(np.asarray(gradus.vmap(solved)(scales, sides)), sides / scales, rtol=1e-9)
-    same(np.asarray(gradus.jacobian(lambda b: solved(scales[0], b))(sides[0])), np.diag(1 / scales[0]), rtol=1e-9)
+    same(np.asarray(gradus.jacobian(lambda b: solved(scales[0], b), sides[0])), np.diag(1 / scales[0]), rtol=1e-9)
     energy = lambda b: (solved(scales[0], b) ** 2).sum()  # noqa: E731
-    same(np.asarray(gradus.hessian(energy)(sides[0])), np.diag(2 / scales[0] ** 2), rtol=1e-9)
+    same(np.asarray(gradus.hessian(energy, sides[0])), np.diag(2 / scales[0] ** 2), rtol=1e-9)
 
 
 def test_roots_refuse():
