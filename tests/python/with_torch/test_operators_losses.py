@@ -1,5 +1,7 @@
 """Losses, norms and matrices of torch.export's programs against PyTorch."""
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -273,6 +275,8 @@ def test_factorization(name):
 def test_pseudoinverse_of_a_triangle():
     f = lambda a: torch.linalg.pinv(a, hermitian=True)
     check(f, draw((2, 4, 4)), order=0)  # the other triangle is not read
+    for other in (math.nan, math.inf, 1e20):
+        check(lambda a: f(a + a.mT + torch.tensor([[0, other], [0, 0]])), draw((2, 2)), order=0)
     check(lambda a: f(a + a.mT), draw((4, 4)), tolerance=1e-7)
 
 
