@@ -167,13 +167,13 @@ int worthwhile_registers(const Nest& nest) {
   return functions || dense || (sums && takes_wide_lanes(nest)) ? 0 : 256;
 }
 
-int64_t worthwhile_row_size(const Nest& nest, const Frame& frame, unsigned vector_bits) {
+int64_t worthwhile_row_size(const Nest& nest, const StatedRows& rows, unsigned vector_bits) {
   constexpr int64_t fewest = 2;                   // elements of a row
   const int64_t most = nest.reduces() ? 31 : 12;  // rows of more elements leave few lanes empty
   constexpr int64_t function = 32, most_steps = 1200;  // instructions for vectors, about
-  if (vector_bits > 256 || frame.sizes.size() < 2 || !nest.column_stores.empty()) return 0;
-  const int64_t columns = frame.sizes.back(), rows = frame.sizes[frame.sizes.size() - 2];
-  if (columns < fewest || columns > most || rows < work::reduce_lanes / 2) return 0;
+  if (vector_bits > 256 || nest.rank < 2 || !nest.column_stores.empty()) return 0;
+  if (rows.size < fewest || rows.size > most) return 0;
+  if (rows.count != 0 && rows.count < work::reduce_lanes / 2) return 0;
   auto is_joined = [](const Load& l) { return l.operands > 1; };
   if (!nest.reduces() && std::ranges::any_of(nest.loads, is_joined)) return 0;  // rows are cut
   int64_t steps = 0;
@@ -181,10 +181,10 @@ int64_t worthwhile_row_size(const Nest& nest, const Frame& frame, unsigned vecto
   for (size_t i = 0; i < nest.steps.size(); ++i) {
     const Step& s = nest.steps[i];
     if (s.call.op && s.call.op->traits.is_long_function) return 0;
-    steps += (facts.of_row[nest.first_step() + i] && !s.reduces() ? 1 : columns) *
+    steps += (facts.of_row[nest.first_step() + i] && !s.reduces() ? 1 : rows.size) *
              (is_function(s.call.op) ? function : 1);
   }
-  return steps <= most_steps ? columns : 0;
+  return steps <= most_steps ? rows.size : 0;
 }
 
 namespace {

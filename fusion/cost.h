@@ -29,11 +29,17 @@ inline constexpr int64_t few_elements = 512;
 // f64 gain more than that.
 // Sizes do not decide, because a kernel serves all of them.
 int worthwhile_registers(const Nest& nest);
-// Nest::row_size of a nest for rows of a frame's size, on a machine with registers of so many bits:
-// few elements that are reduced, of rows of which there are as many as lanes. A row that is a part
-// of a vector leaves lanes empty, and folding them takes longer than the elements do: the norm of
-// 10,000 rows of 3 in f32 took 257 us so, and 83 us without a kernel.
-int64_t worthwhile_row_size(const Nest& nest, const Frame& frame, unsigned vector_bits);
+// Rows of a nest as far as the program's types state their sizes. 0: a name, for any size, which no
+// code may hinge on: a new batch size compiles nothing.
+struct StatedRows {
+  int64_t count = 0;  // of those in the innermost loop but one
+  int64_t size = 0;   // elements of each
+};
+// Nest::row_size of a nest on a machine with registers of so many bits: rows have few elements, and
+// are not known to be fewer than lanes. A row that is a part of a vector leaves lanes empty, and
+// folding them takes longer than the elements do: the norm of 10,000 rows of 3 in f32 took 257 us
+// so, and 83 us without a kernel.
+int64_t worthwhile_row_size(const Nest& nest, const StatedRows& rows, unsigned vector_bits);
 // How wide the registers are that the nest's kernel uses, on a machine that has them of
 // `vector_bits`.
 inline unsigned register_bits(const Nest& nest, unsigned vector_bits) {

@@ -54,9 +54,9 @@ class Kernels {
   virtual uint64_t id() const = 0;
   // Whether a nest is to say where its instructions stand.
   virtual bool wants_places() const { return false; }
-  // Sets Nest::registers and Nest::row_size for a nest that is run at a frame.
-  virtual void suit(Nest& nest, const Frame& frame) const {
-    static_cast<void>(nest), static_cast<void>(frame);
+  // Sets Nest::registers and Nest::row_size.
+  virtual void suit(Nest& nest, const StatedRows& rows) const {
+    static_cast<void>(nest), static_cast<void>(rows);
   }
   // Whether a kernel of the nest can be made, and is worth it for such sizes.
   virtual bool wants(const Nest& nest, const Frame& frame) const = 0;

@@ -47,8 +47,8 @@ class WouldBe final : public fusion::Kernels {
  public:
   explicit WouldBe(std::shared_ptr<fusion::Kernels> judge) : judge_(std::move(judge)) {}
   uint64_t id() const override { return judge_->id(); }
-  void suit(fusion::Nest& nest, const fusion::Frame& frame) const override {
-    judge_->suit(nest, frame);
+  void suit(fusion::Nest& nest, const fusion::StatedRows& rows) const override {
+    judge_->suit(nest, rows);
   }
   bool wants(const fusion::Nest& nest, const fusion::Frame& frame) const override {
     return judge_->wants(nest, frame);

@@ -121,10 +121,10 @@ KernelCache& CpuKernels::cache() {
   return *cache_;
 }
 
-void CpuKernels::suit(Nest& nest, const Frame& frame) const {
+void CpuKernels::suit(Nest& nest, const StatedRows& rows) const {
   const bool lowers = isa_ == Isa::avx512 && lowers_clock_for_512();
   nest.registers = lowers ? worthwhile_registers(nest) : 0;
-  nest.row_size = worthwhile_row_size(nest, frame, machine().vector_bits);
+  nest.row_size = worthwhile_row_size(nest, rows, machine().vector_bits);
 }
 
 bool CpuKernels::wants(const Nest& nest, const Frame& frame) const {

@@ -17,7 +17,7 @@ class CpuKernels final : public Kernels {
 
   uint64_t id() const override { return id_; }
   bool wants_places() const override { return options_.symbols; }
-  void suit(Nest& nest, const Frame& frame) const override;
+  void suit(Nest& nest, const StatedRows& rows) const override;
   bool wants(const Nest& nest, const Frame& frame) const override;
   Machine machine() const override;
   bool takes_columns(int64_t rows, int64_t columns, DType dtype) const override;

@@ -39,6 +39,7 @@ class Grouper {
   void find_loads(uint32_t index, Members& m);
   void find_stored(std::span<const uint32_t> members, Members& m);
   bool is_wanted(std::span<const uint32_t> members, const Members& m, const fusion::Group& group);
+  fusion::StatedRows stated_rows(std::span<const uint32_t> members, const fusion::Frame& frame);
   std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest,
                                                   const std::string& text);
   bool is_on_its_way(const std::string& nest) const;
@@ -205,7 +206,7 @@ void Grouper::fuse_members(std::span<const uint32_t> found, uint32_t place) {
                                     d.choice.source->wants_places(), m.edges});
   // Operands whose rows are no single loop, say: they may be those of one half alone.
   if (!group) return m.edges.empty() ? fuse_parts(members, place) : without();
-  d.choice.source->suit(group->nest, group->frame);
+  d.choice.source->suit(group->nest, stated_rows(members, group->frame));
   if (!is_wanted(members, m, *group)) {
     if (!m.edges.empty())
       without();
@@ -221,6 +222,35 @@ void Grouper::fuse_members(std::span<const uint32_t> found, uint32_t place) {
   } else if (!d.choice.traits().has_loops) {
     fuse_parts(members, place);  // less may be something that there is code for
   }
+}
+
+// By the type of a member that has all elements of the loops.
+fusion::StatedRows Grouper::stated_rows(std::span<const uint32_t> members,
+                                        const fusion::Frame& frame) {
+  fusion::StatedRows rows;
+  for (uint32_t n : members) {
+    const auto loops = loops_of(n);
+    const Register r = loops.row || loops.column ? d.operand(n, 0) : d.results_of(n)[0];
+    const auto& dims = d.code.type_of(r).dims;
+    const Sizes& shape = d.local(r).layout.shape;
+    if (frame.sizes.size() < 2 || numel(shape) != frame.count() || shape.size() != dims.size())
+      continue;
+    // The trailing dimensions that a loop consists of; 0 where one has a name.
+    size_t left = dims.size();
+    auto stated = [&](int64_t size) -> int64_t {
+      int64_t reached = 1;
+      bool is_stated = true;
+      for (; left > 0 && reached < size; --left) {
+        reached *= shape[left - 1];
+        is_stated = is_stated && dims[left - 1].is_constant();
+      }
+      return is_stated && reached == size ? size : 0;
+    };
+    rows.size = stated(frame.sizes.back());
+    rows.count = stated(frame.sizes[frame.sizes.size() - 2]);
+    return rows;
+  }
+  return rows;
 }
 
 bool Grouper::is_wanted(std::span<const uint32_t> members, const Members& m,

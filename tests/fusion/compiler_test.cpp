@@ -155,19 +155,20 @@ TEST(Registers, AreNarrowWhereWideOnesGainLittle) {
   EXPECT_EQ(chain(16), 0);
 }
 
-// Rows side by side where they are short, and as many as lanes.
+// Rows side by side where types state that they are short, and as many as lanes.
 TEST(RowSize, IsThatOfShortRows) {
-  auto size = [](std::string_view steps, Sizes sizes, unsigned bits = 256) {
-    const Nest nest =
-        parse_nest(fmt::format("nest 2 {{ %v0 = load f32 [strided, contiguous] {} }}", steps));
-    const int64_t columns = sizes.back();
-    return worthwhile_row_size(nest, {std::move(sizes), {{columns, 1}}}, bits);
+  auto size = [](std::string_view steps, StatedRows rows, unsigned bits = 256) {
+    return worthwhile_row_size(
+        parse_nest(fmt::format("nest 2 {{ %v0 = load f32 [strided, contiguous] {} }}", steps)),
+        rows, bits);
   };
   constexpr std::string_view sum = "%v1 = reduce sum(%v0) : f32 in f32 store_row %v1";
   EXPECT_EQ(size(sum, {100, 3}), 3);
   EXPECT_EQ(size(sum, {100, 31}), 31);
   EXPECT_EQ(size(sum, {100, 32}), 0);
   EXPECT_EQ(size(sum, {100, 1}), 0);
+  EXPECT_EQ(size(sum, {0, 3}), 3);
+  EXPECT_EQ(size(sum, {100, 0}), 0);
   EXPECT_EQ(size(sum, {8, 3}), 3);
   EXPECT_EQ(size(sum, {7, 3}), 0);
   EXPECT_EQ(size(sum, {100, 3}, 512), 0);

@@ -200,7 +200,8 @@ TEST_F(Fused, AbsentOperandsAreZeros) {
   }
 }
 
-// A size that stands as a number is loaded: another size is served by the same kernel.
+// A size that stands as a number is loaded: another size is served by the same kernel, also where
+// the type states that rows are short.
 // SPEC F2
 TEST_F(Fused, OtherSizesCompileNothing) {
   auto code = compile(one_stage("%x: f32[N, 3], %w: f32[3]",
@@ -360,14 +361,17 @@ TEST_F(Fused, GroupsThatAreNotWorthItStayApart) {
   const std::string two = one_stage("%x: f32[N]", "%a = mul(%x, 2.5)\n%b = add(%a, %x)\nreturn %b");
   EXPECT_EQ(groups(two, {ramp({4096}, DType::f32)}), 1u);
   // Rows that cannot be joined: a kernel takes as long for three elements as for sixteen.
-  auto of_rows = [&](int64_t columns, std::string_view last) {
-    return groups(one_stage("%x: f32[N, M], %w: f32[M]",
+  auto of_rows = [&](int64_t columns, std::string_view last, bool stated = false) {
+    const std::string size = stated ? std::to_string(columns) : "M";
+    return groups(one_stage(fmt::format("%x: f32[N, {0}], %w: f32[{0}]", size),
                             fmt::format("%a = mul(%x, %w)\n%b = {}\nreturn %b", last)),
                   {ramp({1000, columns}, DType::f32), ramp({columns}, DType::f32)});
   };
   EXPECT_EQ(of_rows(40, "add(%a, %w)"), 1u);
   EXPECT_EQ(of_rows(3, "add(%a, %w)"), 0u);
   EXPECT_EQ(of_rows(3, "tanh(%a)"), 0u);
+  // Where the type states how many they are, a kernel takes several rows at a time.
+  EXPECT_EQ(of_rows(3, "add(%a, %w)", true), 1u);
   // Two sums of columns and what they add up.
   const std::string columns = one_stage("%x: f32[N, 64], %z: f32[N, 64]",
                                         "%a = mul(%x, %z)\n%s = sum(%a) {dim = [0]}\n"

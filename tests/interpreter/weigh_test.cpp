@@ -55,9 +55,9 @@ TEST_F(Weighed, AGroupOfAGradientIsMeasured) {
 
 TEST_F(Weighed, AGroupThatIsNoKernelIsThere) {
   const auto groups = weighed(
-      "graph g { stage 0 (%x: f32[N, 3], %w: f32[3]) {\n%p = mul(%x, %w)\n%t = tanh(%p)\n"
+      "graph g { stage 0 (%x: f32[N, M], %w: f32[M]) {\n%p = mul(%x, %w)\n%t = tanh(%p)\n"
       "return %t } }",
-      {{"N", 10000}});
+      {{"N", 10000}, {"M", 3}});
   ASSERT_EQ(groups.size(), 1u);
   EXPECT_FALSE(groups[0].is_kernel);
   EXPECT_LT(groups[0].saved, groups[0].lost);
