@@ -25,6 +25,24 @@ pb::TensorProto spread(const std::string& name, std::vector<int64_t> sizes) {
   return tensor(name, sizes, values);
 }
 
+Node lstm(Model& m) {
+  m.weight(spread("w", {2, 12, 2}));
+  m.weight(spread("r", {2, 12, 3}));
+  m.weight(spread("b", {2, 24}));
+  Node node = m.node("LSTM", {"x", "w", "r", "b"}, {"a", "h", "c"});
+  node.set("hidden_size", 3).set("direction", "bidirectional");
+  return node;
+}
+
+Node gru(Model& m) {
+  m.weight(spread("w", {1, 9, 2}));
+  m.weight(spread("r", {1, 9, 3}));
+  m.weight(spread("b", {1, 18}));
+  Node node = m.node("GRU", {"x", "w", "r", "b"}, {"a", "h"});
+  node.set("hidden_size", 3).set("direction", "reverse");
+  return node;
+}
+
 const Family families[] = {
     {"arithmetic",
      {3},
@@ -161,48 +179,25 @@ const Family families[] = {
     {"lstm",
      {2, 2},
      [](Model& m) {
-       m.weight(spread("w", {2, 12, 2}));
-       m.weight(spread("r", {2, 12, 3}));
-       m.weight(spread("b", {2, 24}));
-       m.node("LSTM", {"x", "w", "r", "b"}, {"a", "h", "c"})
-           .set("hidden_size", 3)
-           .set("direction", "bidirectional")
-           .set("layout", 1);
+       lstm(m).set("layout", 1);
        m.node("Flatten", {"a"}, {"y"});
      }},
     {"gru",
      {2, 2},
      [](Model& m) {
-       m.weight(spread("w", {1, 9, 2}));
-       m.weight(spread("r", {1, 9, 3}));
-       m.weight(spread("b", {1, 18}));
-       m.node("GRU", {"x", "w", "r", "b"}, {"a", "h"})
-           .set("hidden_size", 3)
-           .set("direction", "reverse")
-           .set("linear_before_reset", 1)
-           .set("layout", 1);
+       gru(m).set("linear_before_reset", 1).set("layout", 1);
        m.node("Flatten", {"h"}, {"y"});
      }},
     {"lstm_of_steps",
      {2, 2},
      [](Model& m) {
-       m.weight(spread("w", {2, 12, 2}));
-       m.weight(spread("r", {2, 12, 3}));
-       m.weight(spread("b", {2, 24}));
-       m.node("LSTM", {"x", "w", "r", "b"}, {"a", "h", "c"})
-           .set("hidden_size", 3)
-           .set("direction", "bidirectional");
+       lstm(m);
        m.node("Flatten", {"a"}, {"y"});
      }},
     {"gru_of_steps",
      {2, 2},
      [](Model& m) {
-       m.weight(spread("w", {1, 9, 2}));
-       m.weight(spread("r", {1, 9, 3}));
-       m.weight(spread("b", {1, 18}));
-       m.node("GRU", {"x", "w", "r", "b"}, {"a", "h"})
-           .set("hidden_size", 3)
-           .set("direction", "reverse");
+       gru(m);
        m.node("Flatten", {"a"}, {"y"});
      }},
     {"sequences",
