@@ -109,6 +109,7 @@ constexpr double small_indexed = 0.6;           // the same of less than 4 bytes
 constexpr double strided_apart = 0.3;           // read by a loop of its own, in short rows
 constexpr double side_by_side = 0.1;            // an element whose neighbour is another row's
 constexpr double column_element = 0.03;         // added to its column
+constexpr double short_column = 5;              // its accumulators, where rows are few
 constexpr double again = 0.03;                  // an element of a step computed once more
 constexpr double function_again = 0.4;          // the same of exp and its like
 constexpr double long_function = 25;            // an element of polygamma and its like
@@ -131,7 +132,7 @@ constexpr int64_t many_columns = 32;  // that are summed over any number of rows
 
 bool takes_columns(int64_t rows, int64_t columns, DType dtype, unsigned vector_bits) {
   if (columns >= many_columns) return columns <= most_accumulators / 2;
-  constexpr int64_t fewest = 4, most = 2 * work::reduce_lanes;
+  constexpr int64_t fewest = 2, most = 2 * work::reduce_lanes;
   return vector_bits <= 256 && size_of(dtype) == 8 && columns > 1 && rows >= fewest && rows <= most;
 }
 
@@ -326,8 +327,10 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
     const Step& step = nest.steps[i];
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
     if (step.reduces_column()) {
+      const auto columns = static_cast<double>(frame.sizes.back());
       e.lost += elements * column_element +
-                (frame.sizes.back() < many_columns ? costs.short_columns : costs.columns);
+                (frame.sizes.back() < many_columns ? costs.short_columns + columns * short_column
+                                                   : costs.columns);
     } else if (step.reduces()) {
       e.saved +=
           costs.reduction + std::min(rows * costs.reduced_row, elements * costs.reduced_element);
