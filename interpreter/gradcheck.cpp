@@ -362,6 +362,11 @@ class Gradcheck {
 
 }  // namespace
 
+std::string_view GradcheckEntry::verdict() const {
+  if (passed) return "ok";
+  return checked == 0 ? "UNCHECKED" : "WRONG";
+}
+
 bool GradcheckReport::passed() const {
   return std::all_of(entries.begin(), entries.end(), [](auto& e) { return e.passed; });
 }

@@ -147,6 +147,12 @@ std::shared_ptr<Code> compile(const Program& p, const std::optional<int64_t>& me
   return unlocked([&] { return std::const_pointer_cast<Code>(Code::compile(p.graph(), options)); });
 }
 
+std::string line_of(const GradcheckEntry& e) {
+  std::string line = fmt::format("stage {} {}: {}", e.stage, e.input, e.verdict());
+  if (e.passed || e.checked > 0) line += fmt::format(" (error {:.3g})", e.error);
+  return e.why.empty() ? line : line + ": " + e.why;
+}
+
 void bind_report(nb::module_& m) {
   nb::class_<GradcheckEntry>(m, "GradcheckEntry", "One gradient of one derivative stage.")
       .def_ro("stage", &GradcheckEntry::stage)
@@ -158,8 +164,7 @@ void bind_report(nb::module_& m) {
       .def_ro("passed", &GradcheckEntry::passed)
       .def_ro("why", &GradcheckEntry::why)
       .def("__repr__", [](const GradcheckEntry& e) {
-        return fmt::format("stage {} {}: {} (error {:.3g}){}", e.stage, e.input,
-                           e.passed ? "ok" : "WRONG", e.error, e.why.empty() ? "" : " " + e.why);
+        return line_of(e);
       });
   nb::class_<GradcheckReport>(m, "GradcheckReport", "What a gradcheck found; true if all agree.")
       .def_prop_ro("entries", [](const GradcheckReport& r) { return r.entries; })
@@ -168,8 +173,7 @@ void bind_report(nb::module_& m) {
       .def("__repr__", [](const GradcheckReport& r) {
         std::string text = r.passed() ? "passed" : "FAILED";
         for (const GradcheckEntry& e : r.entries)
-          text += fmt::format("\n  stage {} {}: {} (error {:.3g})", e.stage, e.input,
-                              e.passed ? "ok" : "WRONG", e.error);
+          text += "\n  " + line_of(e);
         return text;
       });
 }

@@ -12,8 +12,8 @@ namespace gradus::cli {
 namespace {
 
 std::string line_of(const GradcheckEntry& e) {
-  std::string line = fmt::format("stage {}  {}  {}  worst error {:.3g}", e.stage, e.input,
-                                 e.passed ? "ok" : "WRONG", e.error);
+  std::string line = fmt::format("stage {}  {}  {}", e.stage, e.input, e.verdict());
+  if (e.passed || e.checked > 0) line += fmt::format("  worst error {:.3g}", e.error);
   return e.why.empty() ? line : fmt::format("{}  ({})", line, e.why);
 }
 
@@ -43,7 +43,9 @@ void gradcheck(const GradcheckCommand& command) {
   }
   put(text);
   if (all == 0) throw Error("there is no derivative to check: stage 0 has no floating input");
-  if (off) throw Error("{} of {} gradients failed the check: see the lines marked WRONG", off, all);
+  if (off)
+    throw Error("{} of {} gradients failed the check: see the lines marked WRONG or UNCHECKED", off,
+                all);
 }
 
 }  // namespace gradus::cli

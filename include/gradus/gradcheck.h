@@ -43,6 +43,8 @@ struct GradcheckEntry {
   int64_t kinks = 0, edges = 0;
   bool passed = false;
   std::string why;  // the reason, if the check did not pass or elements were not compared
+  // "ok"; "WRONG"; or "UNCHECKED" where the input has elements, none of which could be compared.
+  std::string_view verdict() const;
 };
 
 // The results of a gradient check.

@@ -109,6 +109,21 @@ END
 runs 1 gradcheck wrong.ir
 says out 'stage 1  x  WRONG' 'the derivative is' 'differences say'
 says err 'error: 1 of 1 gradients failed the check'
+# Outside its domain a function has no differences to compare with.
+cat >outside.ir <<'END'
+graph outside {
+  stage 0 (%x: f64[2]) {
+    %s = square(%x)
+    %n = neg(%s)
+    %m = sub(%n, 1)
+    %y = log(%m)
+    return %y
+  }
+}
+END
+runs 1 gradcheck outside.ir
+says out 'stage 1  x  UNCHECKED  (the differences are not finite: give inputs inside the domain)'
+says err 'WRONG or UNCHECKED'
 
 # Every step of the pipeline can be seen; others are listed.
 runs 0 print second.ir --dump-after eliminate_dead_code
