@@ -32,23 +32,17 @@ KernelStore::Code KernelStore::publish(Of of, const std::string& text, const Cod
   std::shared_ptr<const KernelSet> before;  // dies after the lock is released
   std::lock_guard guard(mutex_);
   const auto [kept, fresh] = codes_.try_emplace(text, code);
-  if (!fresh || of == Of::other) return kept->second;
+  if (!fresh || !of) return kept->second;
   statistics_.misses += spent.misses;
   statistics_.loaded += spent.loaded;
   statistics_.seconds += spent.seconds;
-  auto next = std::make_shared<KernelSet>(*ready_);
-  if (of == Of::nest)
-    next->kernels.emplace(text, std::static_pointer_cast<const Kernel>(code));
-  else
-    next->stages.emplace(text, std::static_pointer_cast<const StageKernel>(code));
+  auto next = ready_->with(*of, text, code);
   order_.push_back(text);
   while (order_.size() > std::max<size_t>(rules_.most, 1)) {
-    next->kernels.erase(order_.front());
-    next->stages.erase(order_.front());
+    next = next->without(order_.front());
     codes_.erase(order_.front());
     order_.pop_front();
   }
-  ++next->generation;
   before = std::exchange(ready_, std::move(next));
   return code;
 }
@@ -58,16 +52,11 @@ void KernelStore::fail(Of of, const std::string& text, const char* why) {
     std::shared_ptr<const KernelSet> before;  // dies after the lock is released
     std::lock_guard guard(mutex_);
     if (!codes_.try_emplace(text, nullptr).second) return;
-    if (of != Of::other) {
-      auto next = std::make_shared<KernelSet>(*ready_);
-      next->failed.insert(text);
-      ++next->generation;
-      before = std::exchange(ready_, std::move(next));
-    }
+    if (of) before = std::exchange(ready_, ready_->with(*of, text, nullptr));
   }
   if (rules_.log)
     rules_.log(LogLevel::warning,
-               fmt::format("{}: {}", rules_.no_code, why) + (of == Of::other ? "" : '\n' + text));
+               fmt::format("{}: {}", rules_.no_code, why) + (of ? '\n' + text : ""));
 }
 
 void KernelStore::wait() {
@@ -80,10 +69,10 @@ KernelStatistics KernelStore::statistics() const {
   std::lock_guard guard(mutex_);
   KernelStatistics s = statistics_;
   s.hits = hits_;
-  s.failed = ready_->failed.size();
+  s.failed = ready_->failed();
   s.dropped = behind.dropped;
   s.waiting = behind.waiting;
-  s.kernels = ready_->kernels.size() + ready_->stages.size();
+  s.kernels = ready_->nests() + ready_->stages();
   return s;
 }
 

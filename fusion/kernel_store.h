@@ -71,13 +71,13 @@ class KernelStore {
 
  private:
   using Code = std::shared_ptr<const void>;
-  enum class Of : uint8_t { nest, stage, other };
+  using Of = std::optional<KernelSet::Of>;  // none: in no set
 
   template <class T, class Make>
   std::shared_ptr<T> compile(const std::string& text, const Make& make) {
-    constexpr Of of = std::is_same_v<T, const Kernel>        ? Of::nest
-                      : std::is_same_v<T, const StageKernel> ? Of::stage
-                                                             : Of::other;
+    Of of;
+    if constexpr (std::is_same_v<T, const Kernel>) of = KernelSet::Of::nest;
+    if constexpr (std::is_same_v<T, const StageKernel>) of = KernelSet::Of::stage;
     try {
       const auto made = make();
       return std::static_pointer_cast<T>(publish(of, text, made.code, made.spent));

@@ -3,11 +3,10 @@
 
 #include <memory>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "devices/backend.h"
 #include "fusion/cost.h"
+#include "fusion/kernel_set.h"
 #include "fusion/stage.h"
 #include "gradus/context.h"
 #include "gradus/kernels.h"
@@ -23,26 +22,6 @@ class Kernel : public std::enable_shared_from_this<Kernel> {
   // of stores, then of row stores, then of column stores. A store may lie where a load lies if each
   // element lies on its own and no row is reduced. A call allocates nothing; sizes split its work.
   virtual work::Kernel bind(const Frame& frame) const = 0;
-};
-
-// The kernels that were there at some moment. Immutable.
-class KernelSet {
- public:
-  // By the text of a nest; null if there is none, or none yet.
-  std::shared_ptr<const Kernel> find(const std::string& nest) const {
-    auto found = kernels.find(nest);
-    return found == kernels.end() ? nullptr : found->second;
-  }
-  std::shared_ptr<const StageKernel> find_stage(const std::string& stage) const {
-    auto found = stages.find(stage);
-    return found == stages.end() ? nullptr : found->second;
-  }
-  std::unordered_map<std::string, std::shared_ptr<const Kernel>> kernels;
-  std::unordered_map<std::string, std::shared_ptr<const StageKernel>> stages;  // by their texts
-  // Nests that no code can be made for, where instructions of theirs need kernels all the same; and
-  // stages.
-  std::unordered_set<std::string> failed;
-  uint64_t generation = 0;  // sets of one source are numbered as they come
 };
 
 // Makes kernels, and keeps them: what a context has of a compiler. Thread-safe. In a forked child

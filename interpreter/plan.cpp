@@ -67,12 +67,12 @@ bool suits(const SegmentPlan& plan, const KernelChoice& choice) {
     return plan.missing.empty() && plan.later.empty() && !plan.may_be_whole;
   // Its function may be there now.
   const bool awaits = plan.awaits_bodies || plan.runs >= fusion::runs_before_stage;
-  if (awaits && plan.kernel_generation < choice.set->generation) return false;
-  return plan.kernel_generation <= choice.set->generation &&
+  if (awaits && plan.kernel_generation < choice.set->generation()) return false;
+  return plan.kernel_generation <= choice.set->generation() &&
          std::ranges::none_of(plan.missing,
                               [&](const auto& nest) {
                                 return choice.set->find(nest.second) != nullptr ||
-                                       choice.set->failed.contains(nest.second);
+                                       choice.set->has_failed(nest.second);
                               }) &&
          std::ranges::none_of(
              plan.later, [&](const std::string& code) { return choice.backend->is_settled(code); });

@@ -341,14 +341,14 @@ std::shared_ptr<const fusion::Kernel> Grouper::kernel_of(const fusion::Nest& nes
   if (d.choice.mode == FusionMode::first) return d.choice.source->get(nest, text);
   if (auto kernel = d.choice.set->find(text)) return kernel;
   auto& missing = d.plan->missing;
-  if (!d.choice.set->failed.contains(text) &&
+  if (!d.choice.set->has_failed(text) &&
       std::ranges::none_of(missing, [&](const auto& other) { return other.second == text; }))
     missing.emplace_back(nest, text);
   return nullptr;
 }
 
 bool Grouper::is_on_its_way(const std::string& nest) const {
-  return d.choice.mode == FusionMode::behind && !d.choice.set->failed.contains(nest);
+  return d.choice.mode == FusionMode::behind && !d.choice.set->has_failed(nest);
 }
 
 // Of a kernel with one store and single loops: all that it reads of an element is read before the

@@ -75,7 +75,7 @@ std::shared_ptr<const fusion::Kernel> kernel_of(const fusion::Nest& nest,
   const std::string text = fusion::print(nest);
   if (choice.mode == FusionMode::first) return choice.source->get(nest, text);
   auto kernel = choice.set->find(text);
-  if (!kernel && !choice.set->failed.contains(text)) plan.missing.emplace_back(nest, text);
+  if (!kernel && !choice.set->has_failed(text)) plan.missing.emplace_back(nest, text);
   return kernel;
 }
 

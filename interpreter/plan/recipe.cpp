@@ -23,7 +23,7 @@ void note_kernels(const Draft& d) {
   if (!choice.source) return;
   d.plan->kernel_source = choice.source->id();
   const bool all = choice.mode == FusionMode::first;
-  d.plan->kernel_generation = (all ? choice.source->ready() : choice.set)->generation;
+  d.plan->kernel_generation = (all ? choice.source->ready() : choice.set)->generation();
 }
 
 // Whether what a plan does is many launches of little work each, and no detour; those of a loop's
@@ -92,7 +92,7 @@ std::shared_ptr<const SegmentPlan> make_plan(const Code& code, size_t segment,
   }
   const bool behind = choice.mode == FusionMode::behind;
   const bool is_small = is_small_stage(code, segment, inputs, choice);
-  if (is_small && !(behind && choice.set->stages.empty()))
+  if (is_small && (!behind || choice.set->stages() != 0))
     if (auto plan = plan_steps(code, segment, previous, inputs, key, parts_of(choice));
         join_parts(code, *plan, choice))
       return plan;

@@ -171,7 +171,7 @@ TEST(CudaKernels, TellTheLogWhatCannotBeCompiled) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(kernels->get(nest, print(nest)), nullptr);
   kernels->request(nest, print(nest));
   kernels->wait();
-  EXPECT_TRUE(kernels->ready()->failed.contains(print(nest)));
+  EXPECT_TRUE(kernels->ready()->has_failed(print(nest)));
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].find("no kernel on cuda:0 for a group, which runs otherwise: CUDA kernels of "
                          "elements take 32"),
@@ -187,7 +187,7 @@ TEST(CudaKernels, AreNoneInAForkedChild) {
   ASSERT_NE(kernels.get(nest, print(nest)), nullptr);
   const pid_t child = fork();
   if (child == 0)
-    _exit(kernels.get(nest, print(nest)) == nullptr && kernels.ready()->kernels.empty() ? 0 : 1);
+    _exit(kernels.get(nest, print(nest)) == nullptr && kernels.ready()->nests() == 0 ? 0 : 1);
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);

@@ -46,7 +46,7 @@ TEST_F(KernelStoreTest, PublishesNewSets) {
   EXPECT_EQ(get("one"), one);
   EXPECT_EQ(before->find("one"), nullptr);
   EXPECT_EQ(store.ready()->find("one"), one);
-  EXPECT_GT(store.ready()->generation, before->generation);
+  EXPECT_GT(store.ready()->generation(), before->generation());
   get("two"), get("three");  // the oldest goes
   EXPECT_EQ(store.ready()->find("one"), nullptr);
   EXPECT_FALSE(store.is_settled("one"));
@@ -58,6 +58,37 @@ TEST_F(KernelStoreTest, PublishesNewSets) {
   EXPECT_EQ(s.seconds, 2);
 }
 
+// Whatever the order in which parts of a set are joined.
+TEST(KernelSets, AreLargerByOneEach) {
+  auto text = [](size_t n) { return fmt::format("kernel {}", n); };
+  std::vector<std::shared_ptr<const KernelSet>> sets{std::make_shared<KernelSet>()};
+  std::vector<std::shared_ptr<const Kernel>> kernels;
+  constexpr size_t most = 70;
+  for (size_t n = 0; n < most; ++n) {
+    kernels.push_back(n % 7 == 0 ? nullptr : std::make_shared<None>());
+    sets.push_back(sets.back()->with(KernelSet::Of::nest, text(n), kernels.back()));
+  }
+  for (size_t k = 0; k < sets.size(); ++k) {
+    EXPECT_EQ(sets[k]->generation(), k);
+    EXPECT_EQ(sets[k]->failed(), (k + 6) / 7);
+    EXPECT_EQ(sets[k]->nests() + sets[k]->failed(), k);
+    EXPECT_EQ(sets[k]->stages(), 0u);
+    for (size_t n = 0; n < most; ++n) {
+      EXPECT_EQ(sets[k]->find(text(n)), n < k ? kernels[n] : nullptr);
+      EXPECT_EQ(sets[k]->has_failed(text(n)), n < k && n % 7 == 0);
+      EXPECT_EQ(sets[k]->find_stage(text(n)), nullptr);
+    }
+  }
+  std::shared_ptr<const KernelSet> fewer = sets.back();
+  for (size_t n = 0; n < most; ++n) {
+    fewer = fewer->without(text(n));
+    EXPECT_EQ(fewer->nests() + fewer->failed(), most - n - 1);
+    for (size_t m = 0; m < most; ++m)
+      EXPECT_EQ(fewer->find(text(m)), m > n ? kernels[m] : nullptr);
+  }
+  EXPECT_EQ(sets.back()->find(text(1)), kernels[1]);
+}
+
 TEST_F(KernelStoreTest, RemembersWhatFailed) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(fail("bad"), nullptr);
@@ -66,8 +97,8 @@ TEST_F(KernelStoreTest, RemembersWhatFailed) {
   }
   EXPECT_EQ(tried, 1);
   EXPECT_TRUE(store.is_settled("bad"));
-  EXPECT_TRUE(store.ready()->failed.contains("bad"));
-  EXPECT_EQ(store.ready()->generation, 1u);
+  EXPECT_TRUE(store.ready()->has_failed("bad"));
+  EXPECT_EQ(store.ready()->generation(), 1u);
   EXPECT_EQ(store.statistics().failed, 1u);
   EXPECT_EQ(store.statistics().hits, 0u);
   EXPECT_EQ(told, std::vector<std::string>{"no code: the compiler is gone\nbad"});
@@ -81,7 +112,7 @@ TEST_F(KernelStoreTest, KeepsOtherCode) {
               i);
   store.get("bad", []() -> KernelStore::Made<int> { throw Error("why"); });
   EXPECT_TRUE(store.is_settled("0"));
-  EXPECT_EQ(store.ready()->generation, 0u);
+  EXPECT_EQ(store.ready()->generation(), 0u);
   EXPECT_EQ(store.statistics().failed, 0u);
   EXPECT_EQ(told, std::vector<std::string>{"no code: why"});
 }
@@ -104,7 +135,7 @@ TEST_F(KernelStoreTest, HasNothingInAForkedChild) {
   const pid_t child = fork();
   if (child == 0) {
     store.wait();
-    const bool nothing = !get("one") && !get("two") && store.ready()->kernels.empty() &&
+    const bool nothing = !get("one") && !get("two") && store.ready()->nests() == 0 &&
                          store.statistics().kernels == 0 && store.is_settled("three");
     _exit(nothing ? 0 : 1);
   }

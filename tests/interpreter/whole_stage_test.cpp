@@ -257,10 +257,10 @@ TEST_F(Whole, BehindComesForStatesAfterManyRuns) {
   };
   for (uint32_t n = 1; n < fusion::runs_before_stage; ++n) run_both(early);
   fusion::kernels_of(*shared)->wait();
-  EXPECT_TRUE(fusion::kernels_of(*shared)->ready()->stages.empty());
+  EXPECT_EQ(fusion::kernels_of(*shared)->ready()->stages(), 0u);
   run_both(early);
   fusion::kernels_of(*shared)->wait();
-  EXPECT_EQ(fusion::kernels_of(*shared)->ready()->stages.size(), 2u);
+  EXPECT_EQ(fusion::kernels_of(*shared)->ready()->stages(), 2u);
   State late = state();
   run_both(late);
   EXPECT_EQ(late.whole_stages().size(), 2u);

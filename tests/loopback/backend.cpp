@@ -432,11 +432,8 @@ std::shared_ptr<const fusion::Kernel> LoopbackKernels::get(const fusion::Nest& n
                                                            const std::string& text) {
   std::lock_guard guard(mutex_);
   if (auto kernel = ready_->find(text)) return kernel;
-  auto next = std::make_shared<fusion::KernelSet>(*ready_);
-  auto kernel = std::make_shared<LoopbackKernel>(nest, backend_);
-  next->kernels.emplace(text, kernel);
-  ++next->generation;
-  ready_ = std::move(next);
+  std::shared_ptr<const fusion::Kernel> kernel = std::make_shared<LoopbackKernel>(nest, backend_);
+  ready_ = ready_->with(fusion::KernelSet::Of::nest, text, kernel);
   return kernel;
 }
 

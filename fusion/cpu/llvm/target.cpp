@@ -86,7 +86,8 @@ void set_attributes(llvm::Function& function, unsigned vector_bits) {
 std::string tuned_for(Isa isa) {
   const llvm::Triple process(llvm::sys::getProcessTriple());
   if (process.getArch() != target_of(isa).arch) return "";
-  return llvm::sys::getHostCPUName().str();
+  static const std::string host = llvm::sys::getHostCPUName().str();  // takes longer than a lookup
+  return host;
 }
 
 std::unique_ptr<llvm::TargetMachine> target_machine(Isa isa) {
