@@ -81,11 +81,6 @@ class Writer {
   size_t count_ = 0;
 };
 
-// Whether one call is all, and random operands will do: an index has to be one.
-bool is_one_call(const Nest& nest) {
-  return nest.rank <= 2 && !nest.has_edges() && nest.column_stores.empty();
-}
-
 void write_all(const std::string& folder) {
   gradus::test::register_test_functions();
   cli::register_functions();

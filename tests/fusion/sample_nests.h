@@ -8,6 +8,12 @@
 
 namespace gradus::fusion::test {
 
+// Whether one call is all of its work, and random operands will do: an index has to be one. Such
+// kernels run in tests/cross.
+inline bool is_one_call(const Nest& nest) {
+  return nest.rank <= 2 && !nest.has_edges() && nest.column_stores.empty();
+}
+
 inline constexpr DType sampled_dtypes[] = {
     DType::f64, DType::f32,     DType::f16, DType::bf16, DType::i64, DType::i32, DType::i8,
     DType::u8,  DType::boolean, DType::i16, DType::u16,  DType::u32, DType::u64};
