@@ -328,9 +328,9 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
     if (step.reduces_column()) {
       const auto columns = static_cast<double>(frame.sizes.back());
-      e.lost += elements * column_element +
-                (frame.sizes.back() < many_columns ? costs.short_columns + columns * short_column
-                                                   : costs.columns);
+      e.lost += elements * column_element + (frame.sizes.back() < many_columns
+                                                 ? costs.short_columns + columns * short_column
+                                                 : costs.columns);
     } else if (step.reduces()) {
       e.saved +=
           costs.reduction + std::min(rows * costs.reduced_row, elements * costs.reduced_element);

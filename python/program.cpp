@@ -163,17 +163,14 @@ void bind_report(nb::module_& m) {
       .def_ro("numeric", &GradcheckEntry::numeric)
       .def_ro("passed", &GradcheckEntry::passed)
       .def_ro("why", &GradcheckEntry::why)
-      .def("__repr__", [](const GradcheckEntry& e) {
-        return line_of(e);
-      });
+      .def("__repr__", [](const GradcheckEntry& e) { return line_of(e); });
   nb::class_<GradcheckReport>(m, "GradcheckReport", "What a gradcheck found; true if all agree.")
       .def_prop_ro("entries", [](const GradcheckReport& r) { return r.entries; })
       .def_prop_ro("passed", &GradcheckReport::passed)
       .def("__bool__", &GradcheckReport::passed)
       .def("__repr__", [](const GradcheckReport& r) {
         std::string text = r.passed() ? "passed" : "FAILED";
-        for (const GradcheckEntry& e : r.entries)
-          text += "\n  " + line_of(e);
+        for (const GradcheckEntry& e : r.entries) text += "\n  " + line_of(e);
         return text;
       });
 }

@@ -83,8 +83,7 @@ TEST(KernelSets, AreLargerByOneEach) {
   for (size_t n = 0; n < most; ++n) {
     fewer = fewer->without(text(n));
     EXPECT_EQ(fewer->nests() + fewer->failed(), most - n - 1);
-    for (size_t m = 0; m < most; ++m)
-      EXPECT_EQ(fewer->find(text(m)), m > n ? kernels[m] : nullptr);
+    for (size_t m = 0; m < most; ++m) EXPECT_EQ(fewer->find(text(m)), m > n ? kernels[m] : nullptr);
   }
   EXPECT_EQ(sets.back()->find(text(1)), kernels[1]);
 }
