@@ -35,6 +35,8 @@ struct Costs {
   double rest;           // a row's end that is no whole vector, in each loop over the row
   double rest_step;      // what each step does for it
   double rest_function;  // the same of exp and its like
+  double lacking;        // of such a step, an element that a row lacks to whole vectors
+  double lacking_wide;   // the same of f64 and i64
   double short_row;      // more than that, where a row is less than half a vector
   double short_reduced;  // the same where rows are reduced
   double short_again;    // beside that, in each loop over a row from the third on
@@ -62,6 +64,8 @@ constexpr Costs costs_512 = {.call = 5.3,
                              .rest = 0,
                              .rest_step = 0,
                              .rest_function = 9,
+                             .lacking = 0,
+                             .lacking_wide = 0,
                              .short_row = 0.9,
                              .short_reduced = 6,
                              .short_again = 3,
@@ -87,7 +91,9 @@ constexpr Costs costs_256 = {.call = 14.4,
                              .cell_row = 3,
                              .rest = 0,
                              .rest_step = 0.2,
-                             .rest_function = 9,
+                             .rest_function = 0,
+                             .lacking = 0.6,
+                             .lacking_wide = 1.9,
                              .short_row = 2,
                              .short_reduced = 0,
                              .short_again = 5,
@@ -108,6 +114,7 @@ constexpr double indexed = 0.2;                 // read at an index that rows sh
 constexpr double small_indexed = 0.6;           // the same of less than 4 bytes
 constexpr double strided_apart = 0.3;           // read by a loop of its own, in short rows
 constexpr double side_by_side = 0.1;            // an element whose neighbour is another row's
+constexpr double function_side_by_side = 0.3;   // the same of exp and its like
 constexpr double column_element = 0.03;         // added to its column
 constexpr double short_column = 5;              // its accumulators, where rows are few
 constexpr double again = 0.03;                  // an element of a step computed once more
@@ -126,14 +133,16 @@ bool is_function(const ir::Operator* op) { return op && op->traits.is_function; 
 
 namespace {
 
-constexpr int64_t many_columns = 32;  // that are summed over any number of rows
+// That are summed over any number of rows.
+constexpr int64_t many_columns = 32, many_wide_columns = 24;
 
 }  // namespace
 
 bool takes_columns(int64_t rows, int64_t columns, DType dtype, unsigned vector_bits) {
-  if (columns >= many_columns) return columns <= most_accumulators / 2;
+  const bool wide = vector_bits <= 256 && size_of(dtype) == 8;
+  if (columns >= (wide ? many_wide_columns : many_columns)) return columns <= most_accumulators / 2;
   constexpr int64_t fewest = 2, most = 2 * work::reduce_lanes;
-  return vector_bits <= 256 && size_of(dtype) == 8 && columns > 1 && rows >= fewest && rows <= most;
+  return wide && columns > 1 && rows >= fewest && rows <= most;
 }
 
 bool may_gain_alone(const Sizes& shape) {
@@ -323,6 +332,7 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
   for (const Step& s : nest.steps)
     for (ValueNumber o : s.operands) read[o] = true;
   double of_elements = 0;
+  const double lacking = takes_wide_lanes(nest) ? costs.lacking_wide : costs.lacking;
   for (size_t i = 0; i < nest.steps.size(); ++i) {
     const Step& step = nest.steps[i];
     const auto v = static_cast<ValueNumber>(nest.first_step() + i);
@@ -342,7 +352,10 @@ void judge_steps(const Nest& nest, const Frame& frame, const Costs& costs, const
     if (step.call.op && step.call.op->traits.is_long_function) e.saved += elements * long_function;
     e.lost += run.rests * costs.rest_step;
     // A loop of its own has one end as well.
-    if (function) e.lost += std::max(run.rests - 1, 0.0) * costs.rest_function;
+    const double others = run.rests > 0 ? (run.rests - 1) / run.rests : 0;
+    if (function)
+      e.lost += others * (run.rests * costs.rest_function + run.lacking * lacking) +
+                elements * (nest.row_size ? function_side_by_side : 0);
     if (step.reduces_column()) continue;
     const double bytes = elements * static_cast<double>(size_of(step.dtype));
     const bool stored = std::ranges::count(nest.stores, v) > 0;

@@ -33,6 +33,12 @@ class PartKernels final : public fusion::Kernels {
  public:
   explicit PartKernels(fusion::Kernels& of) : of_(of) {}
   uint64_t id() const override { return of_.id(); }
+  // One function has registers of one width.
+  void suit(Nest& nest, const fusion::StatedRows& rows) const override {
+    Nest alone = nest;
+    of_.suit(alone, rows);
+    nest.row_size = alone.row_size;
+  }
   bool wants(const Nest& nest, const Frame& frame) const override {
     return fusion::fits_into_stage(nest, frame);
   }

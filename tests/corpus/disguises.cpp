@@ -432,7 +432,7 @@ const std::vector<Disguise> disguises = {
     {"restarted", restarted},
     {"bound", bound, 4},
     {"failing_anywhere", failing_anywhere},
-    {"failing_in_groups", failing_in_groups},
+    {"failing_in_groups", failing_in_groups, 4},
     {"cancelled_anywhere", cancelled_anywhere},
     {"fused", fused},
     {"fused_from_disk", fused_from_disk, 8},

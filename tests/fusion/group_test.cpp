@@ -317,6 +317,8 @@ TEST(Groups, WeighColumnsOfFewRows) {
   EXPECT_FALSE(takes_columns(32, 1, DType::f64, 256));  // a sum of all elements
   EXPECT_FALSE(takes_columns(32, 3, DType::f64, 512));  // not measured
   EXPECT_TRUE(takes_columns(1000, 32, DType::f32, 512));
+  EXPECT_TRUE(takes_columns(1000, 24, DType::f64, 256));
+  EXPECT_FALSE(takes_columns(1000, 24, DType::f32, 256));
   EXPECT_FALSE(takes_columns(1000, 8193, DType::f32, 512));
   const auto g = program(
       "graph p { stage 0 (%x: f64[32, 10]) { %p = square(%x) %q = mul(%p, %x) %s = sum(%q) "

@@ -103,6 +103,25 @@ TEST_F(Whole, WhatStagesLeaveIsTheClonesToo) {
   expect_same(run(whole, {other}), run(plain, {other}));
 }
 
+// As in kernels of groups.
+TEST_F(Whole, TakesShortRowsSideBySide) {
+  auto code = compile(R"(graph rows {
+  stage 0 (%x: f32[30, 3]) {
+    %m = mean(%x) {dim = [1], keepdim = true}
+    %d = sub(%x, %m)
+    %n = norm(%d) {dim = [1]}
+    %y = softmax(%d) {dim = 1}
+    return %n, %y
+  }
+}
+)");
+  State whole = first(code, context({.vector_bits = 256})), plain = unfused(code);
+  const std::vector<Tensor> inputs{random({30, 3}, 5, DType::f32)};
+  expect_same(run(whole, inputs), run(plain, inputs));
+  ASSERT_EQ(whole.whole_stages().size(), 1u);
+  EXPECT_NE(describe_groups(whole).find("nest 2 rows 3 {"), std::string::npos);
+}
+
 // Who watches sees every instruction, whichever way it would run.
 TEST_F(Whole, RunsStepByStepWhereSomebodyWatches) {
   struct Watch : InstructionObserver {
