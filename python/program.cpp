@@ -163,6 +163,7 @@ void bind_report(nb::module_& m) {
       .def_ro("numeric", &GradcheckEntry::numeric)
       .def_ro("passed", &GradcheckEntry::passed)
       .def_ro("why", &GradcheckEntry::why)
+      .def_prop_ro("verdict", &GradcheckEntry::verdict, "`ok`, `WRONG`, or `UNCHECKED`.")
       .def("__repr__", [](const GradcheckEntry& e) { return line_of(e); });
   nb::class_<GradcheckReport>(m, "GradcheckReport", "What a gradcheck found; true if all agree.")
       .def_prop_ro("entries", [](const GradcheckReport& r) { return r.entries; })

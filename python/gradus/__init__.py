@@ -72,10 +72,12 @@ u64, u32, u16, u8 = DType.u64, DType.u32, DType.u16, DType.u8
 
 def gradcheck(program: Program, order: int = 1, **options: object) -> GradcheckReport:
     """Holds the program's derivatives against central differences: see Program.gradcheck. Raises
-    Error for a program whose derivatives are off."""
+    Error for a program whose derivatives are off, or cannot be compared with differences."""
     report = program.gradcheck(order, **options)  # type: ignore[arg-type]
     if not report:
-        raise Error(f"'{program.name}': derivatives are off: {report!r}")
+        wrong = any(e.verdict == "WRONG" for e in report.entries)
+        why = "derivatives are off" if wrong else "no difference could be compared"
+        raise Error(f"'{program.name}': {why}: {report!r}")
     return report
 
 

@@ -207,6 +207,17 @@ def test_deadline():
     assert state.poisoned
 
 
+def test_gradcheck_outside_of_a_domain():
+    """Where no difference is finite, nothing is wrong, and nothing was compared."""
+    program = gradus.parse(
+        "graph g { stage 0 (%x: f64[2]) { %s = square(%x) %n = neg(%s) %m = sub(%n, 1)"
+        " %y = log(%m) return %y } }"
+    )
+    with pytest.raises(gradus.Error, match="x: UNCHECKED: the differences are not finite") as error:
+        gradus.gradcheck(program)
+    assert "WRONG" not in str(error.value) and "are off" not in str(error.value)
+
+
 def test_threads_share_code(rng):
     code = gradus.parse(SWING).differentiate(1).compile()
     x, w = rng.normal(size=50), rng.normal(size=50)
